@@ -1,0 +1,11 @@
+"""PV-MinCq in JAX: weighted majority votes of least C-bound, adapted to a domain without labels.
+
+Pure functions on arrays; results are NamedTuples that are pytrees. Each module lists its public names in ``__all__``,
+and they are all reachable from here, except for the scikit-learn faces in `pvmincq_jax.estimators`.
+"""
+
+from pvmincq_jax._types import *
+from pvmincq_jax.cbound import *
+from pvmincq_jax.voters import *
+
+__version__ = "0.1.0"

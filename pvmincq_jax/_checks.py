@@ -1,0 +1,100 @@
+"""Checks of concrete input, made before anything is traced: each raises a ValueError that names the argument.
+
+A value that is already traced cannot be looked at; the checks let it pass, and the traced code answers with a `Status`.
+"""
+
+from typing import Any
+
+import jax
+import numpy as np
+
+from pvmincq_jax._types import ArrayLike
+
+__all__: list[str] = []
+
+
+def is_traced(*values: Any) -> bool:
+    """Whether any of the values is being traced by jit, vmap or grad."""
+    return any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(values))
+
+
+def check_rank(name: str, value: ArrayLike, rank: int) -> None:
+    """Static, so it holds for traced values too."""
+    shape = np.shape(value)
+    if len(shape) != rank:
+        raise ValueError(f"{name} must be an array of rank {rank}; its shape is {shape}")
+
+
+def check_length(name: str, value: ArrayLike, length: int, what: str) -> None:
+    """A vector with one entry per `what`."""
+    check_rank(name, value, 1)
+    if np.shape(value)[0] != length:
+        raise ValueError(f"{name} must have one entry per {what} ({length}); it has {np.shape(value)[0]}")
+
+
+def check_finite(name: str, value: ArrayLike) -> None:
+    """No NaN, no infinity."""
+    if is_traced(value):
+        return
+    array = np.asarray(value)
+    if not np.issubdtype(array.dtype, np.number) and array.dtype != bool:
+        raise ValueError(f"{name} must hold numbers; its dtype is {array.dtype}")
+    if not np.all(np.isfinite(array)):
+        raise ValueError(f"{name} holds {int(np.sum(~np.isfinite(array)))} entries that are NaN or infinite")
+
+
+def check_points(name: str, value: ArrayLike) -> None:
+    """A sample: [m, d], at least one row, finite."""
+    check_rank(name, value, 2)
+    if 0 in np.shape(value):
+        raise ValueError(f"{name} is empty: its shape is {np.shape(value)}")
+    check_finite(name, value)
+
+
+def check_same_dimension(first_name: str, first: ArrayLike, second_name: str, second: ArrayLike) -> None:
+    """Two samples of one space."""
+    if np.shape(first)[1] != np.shape(second)[1]:
+        raise ValueError(
+            f"{first_name} and {second_name} must have the same number of features; "
+            f"they have {np.shape(first)[1]} and {np.shape(second)[1]}"
+        )
+
+
+def check_labels(name: str, value: ArrayLike, length: int, *, soft: bool, both_classes: bool = False) -> None:
+    """Labels in {-1, +1}, or in [-1, 1] when soft; both classes present when asked."""
+    check_length(name, value, length, "sample point")
+    check_finite(name, value)
+    if is_traced(value):
+        return
+    labels = np.asarray(value)
+    if soft and np.any(np.abs(labels) > 1):
+        raise ValueError(f"{name} must lie in [-1, 1]; the largest size is {np.max(np.abs(labels)):g}")
+    if not soft and not np.all(np.isin(labels, (-1, 1))):
+        strange = np.unique(labels[~np.isin(labels, (-1, 1))])[:5]
+        raise ValueError(f"{name} must be -1 or +1; it also holds {', '.join(f'{s:g}' for s in strange)}")
+    if both_classes and np.unique(labels).size < 2:
+        raise ValueError(f"{name} must hold both classes, -1 and +1; every label is {labels[0]:g}")
+
+
+def check_sample_weights(name: str, value: ArrayLike | None, length: int) -> None:
+    """Non-negative, finite, not all zero."""
+    if value is None:
+        return
+    check_length(name, value, length, "sample point")
+    check_finite(name, value)
+    if is_traced(value):
+        return
+    weights = np.asarray(value)
+    if np.any(weights < 0):
+        raise ValueError(f"{name} must not be negative; the smallest is {np.min(weights):g}")
+    if not np.any(weights > 0):
+        raise ValueError(f"{name} are all zero: no sample point counts")
+
+
+def check_positive(name: str, value: ArrayLike) -> None:
+    """Finite and above zero."""
+    if is_traced(value):
+        return
+    array = np.asarray(value)
+    if not (np.all(np.isfinite(array)) and np.all(array > 0)):
+        raise ValueError(f"{name} must be finite and above 0; it holds {value}")

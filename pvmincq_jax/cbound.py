@@ -1,0 +1,254 @@
+"""The quantities of section 2, one function per equation: margins, risks, moments, C-bound, disagreements.
+
+Everywhere ``votes`` is ``[m, n]`` (point, voter), ``weights`` ``[n]``, ``labels`` ``[m]`` in {-1, +1} or soft in
+[-1, 1] (the mean of a random label), and ``sample_weights`` ``[m]``, non-negative, zeros allowed, uniform when None;
+expectations over the sample are means under them, so their scale does not matter.
+
+``weights`` is either a distribution over the voters, or the signed weights of MinCq, which stand for a distribution
+over the voters and their complements: ``votes @ weights`` is the expected vote in both cases.
+"""
+
+from typing import NamedTuple
+
+import chex
+import jax.numpy as jnp
+
+from pvmincq_jax._checks import check_length, check_rank
+from pvmincq_jax._types import Array, ArrayLike
+
+__all__ = [
+    "CBound",
+    "c_bound",
+    "c_bound_terms",
+    "domain_disagreement",
+    "expected_disagreement",
+    "first_moment",
+    "gibbs_risk",
+    "second_moment",
+    "vote_margin",
+    "vote_risk",
+]
+
+
+def vote_margin(votes: ArrayLike, weights: ArrayLike) -> Array:
+    """The expected vote of each point, whose sign is the majority vote B_Q(x).
+
+    E_{h~Q} h(x) = sum_j w_j h_j(x).
+
+    Args:
+      votes: ``[m, n]``.
+      weights: ``[n]``.
+
+    Returns:
+      ``[m]``. Times the label, this is the Q-margin of the example.
+    """
+    check_rank("votes", votes, 2)
+    check_length("weights", weights, jnp.shape(votes)[1], "voter")
+    return jnp.asarray(votes) @ jnp.asarray(weights)
+
+
+def _expectation(values: Array, sample_weights: ArrayLike | None) -> Array:
+    """The mean of ``values`` ``[m]`` under the sample weights."""
+    if sample_weights is None:
+        return jnp.mean(values)
+    check_length("sample_weights", sample_weights, values.shape[0], "sample point")
+    sample_weights = jnp.asarray(sample_weights)
+    # A point of weight zero counts for nothing, even one whose value is not finite.
+    values = jnp.where(sample_weights > 0, values, 0.0)
+    return jnp.sum(sample_weights * values) / jnp.sum(sample_weights)
+
+
+def first_moment(
+    votes: ArrayLike, labels: ArrayLike, weights: ArrayLike, sample_weights: ArrayLike | None = None
+) -> Array:
+    """First moment of the Q-margin, the root of the C-bound's numerator.
+
+    E_{(x,y)} y E_{h~Q} h(x).
+
+    Args:
+      votes: ``[m, n]``.
+      labels: ``[m]``.
+      weights: ``[n]``.
+      sample_weights: ``[m]`` or None.
+
+    Returns:
+      A scalar.
+    """
+    margin = vote_margin(votes, weights)
+    check_length("labels", labels, margin.shape[0], "sample point")
+    return _expectation(jnp.asarray(labels) * margin, sample_weights)
+
+
+def second_moment(votes: ArrayLike, weights: ArrayLike, sample_weights: ArrayLike | None = None) -> Array:
+    """Second moment of the Q-margin, the C-bound's denominator; the lower, the more the voters disagree.
+
+    E_{(h,h')~Q^2} E_x h(x) h'(x) = E_x (E_{h~Q} h(x))^2.
+
+    Args:
+      votes: ``[m, n]``.
+      weights: ``[n]``.
+      sample_weights: ``[m]`` or None.
+
+    Returns:
+      A scalar.
+    """
+    return _expectation(vote_margin(votes, weights) ** 2, sample_weights)
+
+
+def gibbs_risk(
+    votes: ArrayLike, labels: ArrayLike, weights: ArrayLike, sample_weights: ArrayLike | None = None
+) -> Array:
+    """Risk of the stochastic Gibbs classifier under the linear loss (equation 1).
+
+    R(G_Q) = 1/2 (1 - E_{(x,y)} E_{h~Q} y h(x)).
+
+    Args:
+      votes: ``[m, n]``.
+      labels: ``[m]``.
+      weights: ``[n]``.
+      sample_weights: ``[m]`` or None.
+
+    Returns:
+      A scalar.
+    """
+    return (1 - first_moment(votes, labels, weights, sample_weights)) / 2
+
+
+def vote_risk(
+    votes: ArrayLike, labels: ArrayLike, weights: ArrayLike, sample_weights: ArrayLike | None = None
+) -> Array:
+    """Risk of the majority vote; a margin of 0 is an error.
+
+    R(B_Q) = P_{(x,y)} (y E_{h~Q} h(x) <= 0). A soft label y counts as +1 with probability (1 + y) / 2.
+
+    Args:
+      votes: ``[m, n]``.
+      labels: ``[m]``.
+      weights: ``[n]``.
+      sample_weights: ``[m]`` or None.
+
+    Returns:
+      A scalar in [0, 1]; piecewise constant in the weights.
+
+    Example:
+      >>> votes, labels = jnp.array([[1.0], [-1.0], [0.0]]), jnp.array([1.0, 1.0, 1.0])
+      >>> print(round(float(vote_risk(votes, labels, jnp.array([1.0]))), 4))
+      0.6667
+    """
+    margin = vote_margin(votes, weights)
+    check_length("labels", labels, margin.shape[0], "sample point")
+    loss = jnp.where(margin == 0, 1.0, (1 - jnp.asarray(labels) * jnp.sign(margin)) / 2)
+    # sign(NaN) is NaN, so a vote that is not a number gives a risk that is not one.
+    return _expectation(loss, sample_weights)
+
+
+class CBound(NamedTuple):
+    """The C-bound with what it is made of. All scalars.
+
+    Attributes:
+      value: the bound on the risk of the vote; 1, the trivial one, where `holds` is False.
+      first_moment: of the Q-margin.
+      second_moment: of the Q-margin.
+      holds: whether the theorem's precondition, a positive first moment, is met.
+    """
+
+    value: Array
+    first_moment: Array
+    second_moment: Array
+    holds: Array
+
+
+def c_bound_terms(
+    votes: ArrayLike, labels: ArrayLike, weights: ArrayLike, sample_weights: ArrayLike | None = None
+) -> CBound:
+    """The C-bound together with both moments and its precondition (theorem 2).
+
+    Args:
+      votes: ``[m, n]``.
+      labels: ``[m]``.
+      weights: ``[n]``.
+      sample_weights: ``[m]`` or None.
+
+    Returns:
+      A `CBound`.
+
+    Example:
+      >>> bound = c_bound_terms(jnp.array([[1.0], [0.5]]), jnp.array([1.0, 1.0]), jnp.array([-1.0]))
+      >>> print(float(bound.value), bool(bound.holds))
+      1.0 False
+    """
+    first = first_moment(votes, labels, weights, sample_weights)
+    second = second_moment(votes, weights, sample_weights)
+    chex.assert_rank([first, second], 0)
+    usable = (first > 0) & (second > 0)
+    # Dividing by the root keeps margins as small as the smallest float's root from squaring to 0 / 0, and the inner
+    # `where` keeps the branch that is not taken from sending NaN into the gradient.
+    ratio = jnp.where(usable, first, 0.0) / jnp.sqrt(jnp.where(usable, second, 1.0))
+    unknown = jnp.isnan(first) | jnp.isnan(second)
+    value = jnp.where(unknown, jnp.nan, 1 - ratio**2)
+    return CBound(value, first, second, first > 0)
+
+
+def c_bound(
+    votes: ArrayLike, labels: ArrayLike, weights: ArrayLike, sample_weights: ArrayLike | None = None
+) -> Array:
+    """The C-bound on the risk of the majority vote (theorem 2).
+
+    R(B_Q) <= 1 - (E_{(x,y)} E_{h~Q} y h(x))^2 / (E_{(h,h')~Q^2} E_x h(x) h'(x)), if the first moment is positive.
+
+    Where it is not, the theorem says nothing and the value is 1, the trivial bound, with gradient 0;
+    `c_bound_terms` tells the two cases apart.
+
+    Args:
+      votes: ``[m, n]``.
+      labels: ``[m]``.
+      weights: ``[n]``, of any scale.
+      sample_weights: ``[m]`` or None.
+
+    Returns:
+      A scalar in [0, 1].
+    """
+    return c_bound_terms(votes, labels, weights, sample_weights).value
+
+
+def expected_disagreement(
+    votes: ArrayLike, weights: ArrayLike, sample_weights: ArrayLike | None = None
+) -> Array:
+    """How often two voters drawn from Q disagree, under the linear loss.
+
+    d_Q = 1/2 (1 - E_{(h,h')~Q^2} E_x h(x) h'(x)); for votes in {-1, +1} the probability of disagreement.
+
+    Args:
+      votes: ``[m, n]``.
+      weights: ``[n]``.
+      sample_weights: ``[m]`` or None.
+
+    Returns:
+      A scalar.
+    """
+    return (1 - second_moment(votes, weights, sample_weights)) / 2
+
+
+def domain_disagreement(
+    source_votes: ArrayLike,
+    target_votes: ArrayLike,
+    weights: ArrayLike,
+    source_sample_weights: ArrayLike | None = None,
+    target_sample_weights: ArrayLike | None = None,
+) -> Array:
+    """How differently the voters disagree on the two domains (equation 4).
+
+    dis_Q(D_S, D_T) = |E_{(h,h')~Q^2} (E_{x_t} h(x_t) h'(x_t) - E_{x_s} h(x_s) h'(x_s))|.
+
+    Args:
+      source_votes: ``[m_s, n]``.
+      target_votes: ``[m_t, n]``.
+      weights: ``[n]``.
+      source_sample_weights: ``[m_s]`` or None.
+      target_sample_weights: ``[m_t]`` or None.
+
+    Returns:
+      A scalar.
+    """
+    target = second_moment(target_votes, weights, target_sample_weights)
+    return jnp.abs(target - second_moment(source_votes, weights, source_sample_weights))
