@@ -189,9 +189,7 @@ def c_bound_terms(
     return CBound(value, first, second, first > 0)
 
 
-def c_bound(
-    votes: ArrayLike, labels: ArrayLike, weights: ArrayLike, sample_weights: ArrayLike | None = None
-) -> Array:
+def c_bound(votes: ArrayLike, labels: ArrayLike, weights: ArrayLike, sample_weights: ArrayLike | None = None) -> Array:
     """The C-bound on the risk of the majority vote (theorem 2).
 
     R(B_Q) <= 1 - (E_{(x,y)} E_{h~Q} y h(x))^2 / (E_{(h,h')~Q^2} E_x h(x) h'(x)), if the first moment is positive.
@@ -211,9 +209,7 @@ def c_bound(
     return c_bound_terms(votes, labels, weights, sample_weights).value
 
 
-def expected_disagreement(
-    votes: ArrayLike, weights: ArrayLike, sample_weights: ArrayLike | None = None
-) -> Array:
+def expected_disagreement(votes: ArrayLike, weights: ArrayLike, sample_weights: ArrayLike | None = None) -> Array:
     """How often two voters drawn from Q disagree, under the linear loss.
 
     d_Q = 1/2 (1 - E_{(h,h')~Q^2} E_x h(x) h'(x)); for votes in {-1, +1} the probability of disagreement.

@@ -46,9 +46,7 @@ def rbf_votes(x: ArrayLike, centers: ArrayLike, gamma: ArrayLike) -> Array:
     check_same_dimension("x", x, "centers", centers)
     check_positive("gamma", gamma)
     if np.ndim(gamma) > 1 or (np.ndim(gamma) == 1 and np.shape(gamma)[0] != np.shape(centers)[0]):
-        raise ValueError(
-            f"gamma must be a scalar or have one entry per centre; its shape is {np.shape(gamma)}"
-        )
+        raise ValueError(f"gamma must be a scalar or have one entry per centre; its shape is {np.shape(gamma)}")
     x, centers = jnp.asarray(x), jnp.asarray(centers)
     dtype = jnp.result_type(x, centers, float if jnp.issubdtype(x.dtype, jnp.integer) else x)
     scale = jnp.sqrt(jnp.asarray(gamma, dtype))

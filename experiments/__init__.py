@@ -1,0 +1,1 @@
+"""The experiments: data, methods, tables, figures and benchmarks, each a command with ``--help``."""

@@ -1,0 +1,28 @@
+"""Benchmarks: ratios of things run side by side in one process, best of several runs.
+
+python -m experiments.benchmark qp | matching | sweep [--json]
+"""
+
+import argparse
+import importlib
+from collections.abc import Sequence
+
+_BENCHMARKS = {
+    "qp": "MinCq beside cvxopt, PIQP, Clarabel and BoxOSQP, and how its time grows with the voters",
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Runs one benchmark; each lives in ``experiments/bench_NAME.py`` as ``add_arguments`` and ``run``."""
+    parser = argparse.ArgumentParser(prog="python -m experiments.benchmark", description=__doc__)
+    commands = parser.add_subparsers(dest="name", required=True)
+    for name, text in _BENCHMARKS.items():
+        command = commands.add_parser(name, help=text, description=text)
+        command.add_argument("--json", action="store_true", help="print one JSON object a row")
+        importlib.import_module(f"experiments.bench_{name}").add_arguments(command)
+    parsed = parser.parse_args(arguments)
+    importlib.import_module(f"experiments.bench_{parsed.name}").run(parsed)
+
+
+if __name__ == "__main__":
+    main()

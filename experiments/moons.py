@@ -1,0 +1,99 @@
+"""The inter-twining moons: one labelled source domain, and targets that are rotated or translated copies of it.
+
+The paper's generator is not published. This one takes two unit half-circles, centred on their joint midpoint, adds
+Gaussian noise, and rotates anticlockwise about that midpoint, which gives the paper's shape of results. Target and
+test points are drawn afresh, never moved copies of the source points, and rows come in random order: rows sorted by
+class would let a matching read the target's labels off the row numbers.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+__all__ = ["ANGLES", "TASKS", "TRANSLATION", "DomainTask", "draw_moons", "moons_task"]
+
+ANGLES = (20, 30, 40, 50, 60, 70, 80)
+TASKS = (*(str(angle) for angle in ANGLES), "translation")
+# So far to the left that the nearest source points of all target points belong to one moon, as in the paper.
+TRANSLATION = (-3.0, 0.0)
+_MIDPOINT = np.array([0.5, 0.25])
+
+
+class DomainTask(NamedTuple):
+    """One adaptation task; ``test_labels`` are for the final figure only.
+
+    Attributes:
+      source: ``[m_s, d]``.
+      source_labels: ``[m_s]`` in {-1, +1}.
+      target: ``[m_t, d]``, unlabelled.
+      test: fresh points of the target domain ``[m_test, d]``.
+      test_labels: ``[m_test]`` in {-1, +1}.
+    """
+
+    source: np.ndarray
+    source_labels: np.ndarray
+    target: np.ndarray
+    test: np.ndarray
+    test_labels: np.ndarray
+
+
+def draw_moons(
+    per_class: int,
+    rng: np.random.Generator,
+    *,
+    angle: float = 0.0,
+    translation: tuple[float, float] = (0.0, 0.0),
+    noise: float = 0.05,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Draws a sample of the two moons, rows in random order.
+
+    Args:
+      per_class: points in each moon.
+      rng: where the randomness comes from.
+      angle: anticlockwise, in degrees, about the midpoint of the moons.
+      translation: added after the rotation.
+      noise: standard deviation of the Gaussian noise in each coordinate.
+
+    Returns:
+      points ``[2 per_class, 2]`` and labels ``[2 per_class]`` in {-1, +1}.
+    """
+    upper, lower = rng.uniform(0, np.pi, (2, per_class))
+    points = np.concatenate(
+        [
+            np.stack([np.cos(upper), np.sin(upper)], axis=1),
+            np.stack([1 - np.cos(lower), 0.5 - np.sin(lower)], axis=1),
+        ]
+    )
+    labels = np.repeat([1.0, -1.0], per_class)
+    points = points - _MIDPOINT + rng.normal(0, noise, points.shape)
+    turn = np.deg2rad(angle)
+    rotation = np.array([[np.cos(turn), -np.sin(turn)], [np.sin(turn), np.cos(turn)]])
+    order = rng.permutation(2 * per_class)
+    return (points @ rotation.T + np.asarray(translation))[order], labels[order]
+
+
+def moons_task(task: str, seed: int, *, per_class: int = 150, test_size: int = 1500, noise: float = 0.05) -> DomainTask:
+    """One run of one of the paper's tasks: "20" to "80" are rotations, "translation" is the translation.
+
+    Args:
+      task: any number of degrees as text, or "translation".
+      seed: equal seeds give equal samples; tasks of one seed share their source sample.
+      per_class: points per class in the source, and in the target.
+      test_size: fresh target points for the final figure.
+      noise: of both domains.
+
+    Returns:
+      A `DomainTask`.
+    """
+    if task == "translation":
+        move: dict = {"translation": TRANSLATION}
+    else:
+        try:
+            move = {"angle": float(task)}
+        except ValueError:
+            raise ValueError(f"task must be a number of degrees or 'translation'; it is {task!r}") from None
+    source_rng, target_rng, test_rng = (np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(3))
+    source, source_labels = draw_moons(per_class, source_rng, noise=noise)
+    target, _ = draw_moons(per_class, target_rng, noise=noise, **move)
+    test, test_labels = draw_moons(test_size // 2, test_rng, noise=noise, **move)
+    return DomainTask(source, source_labels, target, test, test_labels)
