@@ -1,0 +1,197 @@
+"""Choosing parameters without target labels: cross-validation, reverse validation, and the rule for ties.
+
+Folds are drawn from the points and the seed alone: rows are put into canonical order, then shuffled class by class.
+So are the results, whatever order the rows came in.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from pvmincq_jax._types import ArrayLike
+from pvmincq_jax.baselines._form import canonical_order, prepare
+
+__all__ = ["choose", "cross_validation", "fold_numbers", "reverse_validation"]
+
+Fit = Callable[[np.ndarray, np.ndarray, np.ndarray, Any, int], Any]
+Decision = Callable[[Any, np.ndarray], np.ndarray]
+# (source, labels [g, m_s], target, grid, seed) -> one model per point of the grid
+FitGrid = Callable[[np.ndarray, np.ndarray, np.ndarray, Sequence[Any], int], Sequence[Any]]
+
+
+def fold_numbers(points: np.ndarray, labels: np.ndarray | None, folds: int, seed: int) -> np.ndarray:
+    """Deals the rows of a sample into folds of equal size, and of equal class ratio where there are labels.
+
+    Args:
+      points: ``[m, d]``.
+      labels: ``[m]``, or None for an unlabelled sample.
+      folds: how many.
+      seed: of the shuffle.
+
+    Returns:
+      The fold of each row ``[m]``, which follows the row when rows are permuted.
+
+    Example:
+      >>> points = np.arange(6.0)[:, None]
+      >>> folds = fold_numbers(points, None, 3, seed=0)
+      >>> np.bincount(folds), bool(np.all(fold_numbers(points[::-1], None, 3, seed=0) == folds[::-1]))
+      (array([2, 2, 2]), True)
+    """
+    classes = np.zeros(points.shape[0]) if labels is None else labels
+    rng = np.random.default_rng(seed)
+    shuffled = []
+    for value in np.unique(classes):
+        rows = np.flatnonzero(classes == value)
+        rows = rows[canonical_order(points[rows])]
+        shuffled.append(rng.permutation(rows))
+    # Dealing on from one class to the next keeps the folds' sizes within one of each other.
+    numbers = np.empty(points.shape[0], dtype=int)
+    numbers[np.concatenate(shuffled)] = np.arange(points.shape[0]) % folds
+    return numbers
+
+
+def _check_folds(folds: int, *sizes: int) -> None:
+    if not 2 <= folds <= min(sizes):
+        raise ValueError(
+            f"folds must be at least 2 and at most the smallest class or sample ({min(sizes)}); it is {folds}"
+        )
+
+
+def _error(values: np.ndarray, labels: np.ndarray) -> float:
+    """The share of wrong signs; 0 has no sign and is wrong."""
+    return float(np.mean(labels * values <= 0))
+
+
+def _fit_all(
+    fit: Fit,
+    fit_grid: FitGrid | None,
+    source: np.ndarray,
+    labels: np.ndarray,
+    target: np.ndarray,
+    grid: Sequence[Any],
+    seed: int,
+) -> Sequence[Any]:
+    if fit_grid is not None:
+        return fit_grid(source, labels, target, grid, seed)
+    return [fit(source, own, target, params, seed) for own, params in zip(labels, grid)]
+
+
+def cross_validation(
+    fit: Fit,
+    decision: Decision,
+    source: ArrayLike,
+    labels: ArrayLike,
+    target: ArrayLike,
+    grid: Sequence[Any],
+    folds: int = 5,
+    seed: int = 0,
+    *,
+    fit_grid: FitGrid | None = None,
+) -> np.ndarray:
+    """Plain cross-validation on the source: mean error on the fold that was left out.
+
+    Args:
+      fit: ``(source, labels, target, params, seed) -> model``.
+      decision: ``(model, x) -> [m]``.
+      source: ``[m_s, d]``.
+      labels: ``[m_s]`` in {-1, +1}.
+      target: ``[m_t, d]``, the whole of it given to every fit.
+      grid: the parameters to score.
+      folds: how many.
+      seed: of the folds, and handed to ``fit``.
+      fit_grid: fits a whole grid at once, where a method can.
+
+    Returns:
+      Errors ``[len(grid)]``, the lower the better.
+    """
+    sample = prepare(source, labels, target)
+    _check_folds(folds, int(np.sum(sample.labels < 0)), int(np.sum(sample.labels > 0)))
+    numbers = fold_numbers(sample.source, sample.labels, folds, seed)
+    errors = np.zeros((folds, len(grid)))
+    for fold in range(folds):
+        rest, held = numbers != fold, numbers == fold
+        own = np.broadcast_to(sample.labels[rest], (len(grid), int(np.sum(rest))))
+        models = _fit_all(fit, fit_grid, sample.source[rest], own, sample.target, grid, seed)
+        errors[fold] = [_error(decision(model, sample.source[held]), sample.labels[held]) for model in models]
+    return np.mean(errors, axis=0)
+
+
+def reverse_validation(
+    fit: Fit,
+    decision: Decision,
+    source: ArrayLike,
+    labels: ArrayLike,
+    target: ArrayLike,
+    grid: Sequence[Any],
+    folds: int = 5,
+    seed: int = 0,
+    *,
+    fit_grid: FitGrid | None = None,
+) -> np.ndarray:
+    """Reverse (circular) validation: is what was learnt on the target good enough to find the source's labels again?
+
+    For each fold, learn on the other folds of source and target; label the target's other folds with the result; learn
+    from these labels towards the source's other folds, which are now the unlabelled side; and take the error of that
+    reverse model on the source's own fold, whose labels neither of the two models has seen. (Bruzzone and Marconcini
+    2010; Zhong et al. 2010.)
+
+    A model that gives the whole target one label has the constant of that label as its reverse. A target point with
+    value 0 counts as +1.
+
+    Args:
+      fit: ``(source, labels, target, params, seed) -> model``.
+      decision: ``(model, x) -> [m]``.
+      source: ``[m_s, d]``.
+      labels: ``[m_s]`` in {-1, +1}.
+      target: ``[m_t, d]``.
+      grid: the parameters to score.
+      folds: how many.
+      seed: of the folds, and handed to ``fit``.
+      fit_grid: fits a whole grid at once, where a method can.
+
+    Returns:
+      Errors ``[len(grid)]``, the lower the better.
+    """
+    sample = prepare(source, labels, target)
+    _check_folds(folds, int(np.sum(sample.labels < 0)), int(np.sum(sample.labels > 0)), sample.target.shape[0])
+    source_numbers = fold_numbers(sample.source, sample.labels, folds, seed)
+    target_numbers = fold_numbers(sample.target, None, folds, seed)
+    errors = np.zeros((folds, len(grid)))
+    for fold in range(folds):
+        rest, held = source_numbers != fold, source_numbers == fold
+        there = sample.target[target_numbers != fold]
+        own = np.broadcast_to(sample.labels[rest], (len(grid), int(np.sum(rest))))
+        forward = _fit_all(fit, fit_grid, sample.source[rest], own, there, grid, seed)
+        given = np.array([np.where(decision(model, there) >= 0, 1.0, -1.0) for model in forward])
+        constant = np.all(given == given[:, :1], axis=1)
+        errors[fold] = [np.mean(sample.labels[held] != labels_there[0]) for labels_there in given]
+        both = np.flatnonzero(~constant)
+        if both.size:
+            back = _fit_all(
+                fit, fit_grid, there, given[both], sample.source[rest], [grid[index] for index in both], seed
+            )
+            errors[fold, both] = [_error(decision(model, sample.source[held]), sample.labels[held]) for model in back]
+    return np.mean(errors, axis=0)
+
+
+def choose(scores: ArrayLike) -> int:
+    """The index of the least score; among equals, up to rounding, the first.
+
+    Grids are listed from the smoothest model to the most flexible, so ties go to the smoothest. Scores that are not
+    numbers are never chosen.
+
+    Args:
+      scores: ``[g]``.
+
+    Returns:
+      An index.
+
+    Example:
+      >>> choose(np.array([0.3, 0.1 + 1e-16, 0.1]))
+      1
+    """
+    scores = np.asarray(scores, dtype=float)
+    if not np.any(np.isfinite(scores)):
+        raise ValueError("scores hold no finite number: no point of the grid can be chosen")
+    return int(np.flatnonzero(scores <= np.nanmin(scores) + 1e-9)[0])
