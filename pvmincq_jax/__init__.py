@@ -7,7 +7,12 @@ and they are all reachable from here, except for the scikit-learn faces in `pvmi
 from pvmincq_jax._types import *
 from pvmincq_jax.bounds import *
 from pvmincq_jax.cbound import *
+from pvmincq_jax.curve import *
+from pvmincq_jax.factor import *
+from pvmincq_jax.matching import *
+from pvmincq_jax.mincq import *
 from pvmincq_jax.pac_bayes import *
+from pvmincq_jax.selflabel import *
 from pvmincq_jax.voters import *
 
 __version__ = "0.1.0"

@@ -148,8 +148,8 @@ def classifier_votes(outputs: ArrayLike, bound: float = 1.0) -> Array:
     check_positive("bound", bound)
     if not is_traced(outputs) and np.max(np.abs(np.asarray(outputs))) > bound:
         raise ValueError(
-            f"outputs must lie in [-{bound:g}, {bound:g}]; the largest size is {np.max(np.abs(np.asarray(outputs))):g}. "
-            "Squash them (tanh, 2 p - 1) or pass their true bound"
+            f"outputs must lie in [-{bound:g}, {bound:g}]; the largest size is "
+            f"{np.max(np.abs(np.asarray(outputs))):g}. Squash them (tanh, 2 p - 1) or pass their true bound"
         )
     votes = jnp.asarray(outputs)
     return votes if jnp.issubdtype(votes.dtype, jnp.floating) else votes.astype(jnp.result_type(float))

@@ -1,0 +1,310 @@
+"""The quadratic program of MinCq: a box, one equality, a Hessian of low rank.
+
+    minimise 1/2 |F x|^2   subject to   a' x = tau sum|a|,   |x_j| <= 1,
+
+with F ``[r, n]`` of few rows and a in (or very near) the span of F's rows: a = F' q + e, with q known and e small or
+zero. Two solvers of the same problem: a primal-dual interior-point method that costs O(n r^2) a step, and jaxopt's
+BoxOSQP. This is the only file that imports jaxopt.
+"""
+
+import warnings
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from pvmincq_jax._types import Array
+
+__all__: list[str] = []
+
+# Mehrotra's predictor-corrector needs 10 to 30 steps; 45 were seen next to mu_max with 1 000 voters.
+_MAX_STEPS = 100
+# Steps without progress after which rounding has the last word.
+_PATIENCE = 8
+_OSQP_STEPS = 20_000
+
+
+class BoxQP(NamedTuple):
+    """One problem.
+
+    Attributes:
+      factor: F ``[r, n]``.
+      dual_target: q ``[r]``, with a = F' q + e.
+      normal: a ``[n]``.
+      tau: where in (0, 1] the equality stands.
+      free: which coordinates may move ``[n]``; the others stay at `fixed`.
+      fixed: ``[n]``.
+      skip: True when there is nothing to solve; the answer is then `fixed`, at once.
+    """
+
+    factor: Array
+    dual_target: Array
+    normal: Array
+    tau: Array
+    free: Array
+    fixed: Array
+    skip: Array
+
+
+class BoxQPSolution(NamedTuple):
+    """A point and its certificate.
+
+    Attributes:
+      x: ``[n]``.
+      zeta: the dual vector z less q times the multiplier, ``[r]``; z = F x at a solution. Kept apart because
+        F' zeta - e y, the reduced gradient, is accurate where F' F x - a y cancels.
+      multiplier: y, of the equality.
+      iterations: steps taken.
+    """
+
+    x: Array
+    zeta: Array
+    multiplier: Array
+    iterations: Array
+
+
+class _Iterate(NamedTuple):
+    u: Array  # x / tau, [n]
+    zeta: Array  # F u - q y at a solution, [r]
+    y: Array  # multiplier of the equality
+    lower: Array  # multipliers of u >= -box, [n]
+    upper: Array  # multipliers of u <= box, [n]
+
+
+class _State(NamedTuple):
+    iterate: _Iterate
+    best: _Iterate
+    best_residual: Array
+    without_progress: Array
+    iterations: Array
+    done: Array
+
+
+def target_accuracy(dtype: jnp.dtype) -> float:
+    """The relative duality gap at which the interior-point method stops."""
+    return 1e-10 if dtype == jnp.float64 else 1e-5
+
+
+def _where(condition: Array, first: _Iterate, second: _Iterate) -> _Iterate:
+    return jax.tree.map(lambda a, b: jnp.where(condition, a, b), first, second)
+
+
+def _longest_step(value: Array, change: Array, free: Array) -> Array:
+    """The largest step for which ``value + step * change`` stays non-negative."""
+    falls = free & (change < 0)
+    return jnp.min(jnp.where(falls, -value / jnp.where(falls, change, -1.0), jnp.inf))
+
+
+def solve_interior_point(problem: BoxQP) -> BoxQPSolution:
+    """Mehrotra's predictor-corrector method, with two changes for MinCq.
+
+    Scale: in u = x / tau, with a and F scaled so that sum|a| = 1 and |F sign(a)| = 1, the equality reads a' u = 1, the
+    start u = sign(a) is feasible, and the objective is of order one however small the margin. The box is 1 / tau wide.
+
+    Dual variables: stationarity is F'z - a y = lower - upper with z = F u. Where the box is slack both terms are large
+    and cancel, and dividing their rounding error by a vanishing barrier weight destroys the step. With zeta = z - q y
+    the left side is F' zeta - e y, which is itself small. The Newton system for (d zeta, d y) is
+
+        ([I; q'] [I, q] + [F; -e'] D^-1 [F; -e']') (d zeta, d y) = right side,   D = lower / s_l + upper / s_u,
+
+    an (r+1) x (r+1) Cholesky after symmetric diagonal scaling, with one step of iterative refinement on all equations.
+
+    Args:
+      problem: a `BoxQP`.
+
+    Returns:
+      A `BoxQPSolution`: the best point met. How good it is, is for the caller to measure.
+    """
+    free, tau = problem.free, problem.tau
+    dtype = problem.factor.dtype
+    rank = problem.factor.shape[0]
+    epsilon = jnp.finfo(dtype).eps
+    box = 1 / tau
+    normal_scale = jnp.sum(jnp.abs(problem.normal))
+    start = jnp.where(free, jnp.sign(problem.normal), problem.fixed * box)
+    # At mu_max the equality may bind no coordinate that is free: it is then left out, with multiplier 0.
+    binding = jnp.any(free & (problem.normal != 0)).astype(dtype)
+    a = problem.normal / normal_scale * binding
+    factor_scale = jnp.linalg.norm(problem.factor @ start)
+    F = problem.factor / factor_scale
+    q = problem.dual_target * (factor_scale / normal_scale * binding)
+    e = a - F.T @ q
+    b = binding
+    rows = jnp.concatenate([F, -e[None]])
+    constant = jnp.concatenate([jnp.eye(rank, dtype=dtype), q[None]])
+    constant = (constant @ constant.T).at[-1, -1].add(1 - binding)
+    number_free = jnp.sum(free)
+
+    def slacks(u: Array) -> tuple[Array, Array]:
+        return jnp.where(free, u + box, 1.0), jnp.where(free, box - u, 1.0)
+
+    def residual(iterate: _Iterate) -> Array:
+        """Relative duality gap, and error in the equality: zero only at a solution."""
+        reduced = F.T @ iterate.zeta - e * iterate.y
+        z, votes = iterate.zeta + q * iterate.y, F @ iterate.u
+        primal = votes @ votes / 2
+        least = jnp.where(free, -box * jnp.abs(reduced), reduced * iterate.u)
+        dual = iterate.y * b - z @ z / 2 + jnp.sum(least)
+        return jnp.maximum(jnp.abs(primal - dual) / primal, jnp.abs(b - a @ iterate.u))
+
+    def complementarity(iterate: _Iterate) -> Array:
+        s_l, s_u = slacks(iterate.u)
+        return jnp.sum(jnp.where(free, iterate.lower * s_l + iterate.upper * s_u, 0.0)) / (2 * number_free)
+
+    def step(state: _State) -> _State:
+        u, zeta, y, lower, upper = at = state.iterate
+        s_l, s_u = slacks(u)
+        to_votes = zeta + q * y - F @ u
+        to_equality = b - a @ u
+        dual_error = F.T @ zeta - e * y - lower + upper
+        D = lower / s_l + upper / s_u
+        D_inverse = jnp.where(free, 1 / jnp.where(free, D, 1.0), 0.0)
+
+        system = constant + (rows * D_inverse) @ rows.T
+        diagonal = jnp.diag(system)
+        scale = 1 / jnp.sqrt(jnp.where(diagonal > 0, diagonal, 1.0))
+        scaled = system * scale[:, None] * scale + 4 * epsilon * jnp.eye(rank + 1, dtype=dtype)
+        cholesky = jnp.linalg.cholesky(scaled)
+
+        def newton(g: Array, r_z: Array, r_b: Array) -> tuple[Array, Array, Array]:
+            """Solves D du + F'dzeta - e dy = g, F du - dzeta - q dy = r_z, a'du = r_b."""
+            right = rows @ (D_inverse * g) + jnp.concatenate([-r_z, (r_b - q @ r_z)[None]])
+            dual = scale * jax.scipy.linalg.cho_solve((cholesky, True), scale * right)
+            d_zeta, d_y = dual[:-1], dual[-1]
+            return D_inverse * (g - F.T @ d_zeta + e * d_y), d_zeta, d_y
+
+        def direction(aim_lower: Array, aim_upper: Array, refine: bool) -> _Iterate:
+            """The Newton direction that aims at lower * s_l = aim_lower and upper * s_u = aim_upper."""
+            g = jnp.where(free, aim_lower / s_l - aim_upper / s_u - (F.T @ zeta - e * y), 0.0)
+            du, d_zeta, d_y = newton(g, to_votes, to_equality)
+            if refine:
+                left_g = jnp.where(free, g - (D * du + F.T @ d_zeta - e * d_y), 0.0)
+                more = newton(left_g, to_votes - (F @ du - d_zeta - q * d_y), to_equality - a @ du)
+                du, d_zeta, d_y = du + more[0], d_zeta + more[1], d_y + more[2]
+            d_lower = jnp.where(free, (aim_lower - lower * du) / s_l - lower, 0.0)
+            d_upper = jnp.where(free, (aim_upper + upper * du) / s_u - upper, 0.0)
+            return _Iterate(du, d_zeta, d_y, d_lower, d_upper)
+
+        def longest(d: _Iterate) -> Array:
+            primal = jnp.minimum(_longest_step(s_l, d.u, free), _longest_step(s_u, -d.u, free))
+            dual = jnp.minimum(_longest_step(lower, d.lower, free), _longest_step(upper, d.upper, free))
+            return jnp.minimum(primal, dual)
+
+        def move(length: Array, d: _Iterate) -> _Iterate:
+            return jax.tree.map(lambda value, change: value + length * change, at, d)
+
+        gap = complementarity(at)
+        zeros = jnp.zeros_like(u)
+        predictor = direction(zeros, zeros, refine=False)
+        predicted = complementarity(move(jnp.minimum(1.0, longest(predictor)), predictor))
+        centre = (predicted / gap) ** 3 * gap
+        corrector = direction(
+            centre - predictor.lower * predictor.u, centre + predictor.upper * predictor.u, refine=True
+        )
+        # Close to the end the steps may go all but to the boundary: that is what makes the last ones quadratic.
+        reach = jnp.clip(1 - gap, 0.99, 1 - 1000 * epsilon)
+        after = move(jnp.minimum(1.0, reach * longest(corrector)), corrector)
+
+        error = residual(after)
+        usable = jnp.isfinite(error) & jnp.all(jnp.isfinite(dual_error))
+        better = usable & (error < state.best_residual)
+        without_progress = jnp.where(better, 0, state.without_progress + 1)
+        return _State(
+            after,
+            _where(better, after, state.best),
+            jnp.where(better, error, state.best_residual),
+            without_progress,
+            state.iterations + 1,
+            ~usable | (error < target_accuracy(dtype)) | (without_progress >= _PATIENCE),
+        )
+
+    s_l, s_u = slacks(start)
+    # Complementarity that adds up to the scale of the objective.
+    barrier = 1 / (2 * jnp.maximum(number_free, 1)).astype(dtype)
+    first = _Iterate(
+        start, F @ start - q, binding, jnp.where(free, barrier / s_l, 0.0), jnp.where(free, barrier / s_u, 0.0)
+    )
+    zero = jnp.zeros((), jnp.int32)
+    state = _State(first, first, jnp.full((), jnp.inf, dtype), zero, zero, problem.skip)
+    state = jax.lax.while_loop(lambda s: ~s.done & (s.iterations < _MAX_STEPS), step, state)
+    x = jnp.where(free, jnp.clip(state.best.u * tau, -1.0, 1.0), problem.fixed)
+    size = factor_scale * tau
+    return BoxQPSolution(x, state.best.zeta * size, state.best.y * size * factor_scale / normal_scale, state.iterations)
+
+
+def solve_jaxopt(problem: BoxQP) -> BoxQPSolution:
+    """The same problem on jaxopt's BoxOSQP, scaled so that its absolute tolerance means something.
+
+    The Hessian and the equality are divided by their norms. BoxOSQP is a first-order method: on ill-conditioned
+    votes it stops at its step limit far from the answer, which the caller's own residual then tells.
+
+    Args:
+      problem: a `BoxQP`.
+
+    Returns:
+      A `BoxQPSolution`.
+    """
+    with warnings.catch_warnings():
+        # jaxopt is unmaintained, and says so on import.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        from jaxopt import BoxOSQP
+
+    # BoxOSQP mixes dtypes unless it is given the widest.
+    dtype = jnp.result_type(float)
+    F, a = problem.factor.astype(dtype), problem.normal.astype(dtype)
+    fixed = problem.fixed.astype(dtype)
+    hessian = F.T @ F
+    hessian_scale, normal_scale = jnp.linalg.norm(hessian), jnp.linalg.norm(a)
+    level = problem.tau.astype(dtype) * jnp.sum(jnp.abs(a)) / normal_scale
+    low = jnp.concatenate([level[None], jnp.where(problem.free, -1.0, fixed)])
+    high = jnp.concatenate([level[None], jnp.where(problem.free, 1.0, fixed)])
+    rows = jnp.concatenate([(a / normal_scale)[None], jnp.eye(a.shape[0], dtype=dtype)])
+    solver = BoxOSQP(
+        eq_qp_solve="lu", tol=1e-9 if dtype == jnp.float64 else 1e-5, maxiter=_OSQP_STEPS, implicit_diff=False
+    )
+    params, state = solver.run(
+        params_obj=(hessian / hessian_scale, jnp.zeros_like(a)), params_eq=rows, params_ineq=(low, high)
+    )
+    x = jnp.where(problem.free, jnp.clip(params.primal[0], -1.0, 1.0), fixed)
+    # BoxOSQP's multipliers y satisfy Q x + A' y = 0.
+    multiplier = -params.dual_eq[0] * hessian_scale / normal_scale
+    x = jnp.where(problem.skip, fixed, x)
+    zeta = F @ x - problem.dual_target * multiplier
+    kind = problem.factor.dtype
+    return BoxQPSolution(x.astype(kind), zeta.astype(kind), multiplier.astype(kind), state.iter_num.astype(jnp.int32))
+
+
+def solution_tangent(factor: Array, normal: Array, free: Array, right_side: Array, equality_change: Array) -> Array:
+    """How the solution moves, by the implicit function theorem on the coordinates that are off the box.
+
+    On the free coordinates f, differentiating stationarity and the equality gives
+
+        M_ff dx_f - a_f dy = right_side_f,   a_f' dx_f = equality_change,   M = F'F,
+
+    and the other coordinates stay. Directions in which F_f is flat (a singular value below eps^0.45 of the largest:
+    its square would be below the rounding of M) are left out: along them the program does not determine x, and the
+    derivative returned is the one of least norm. Votes, moments and C-bound do not depend on that choice. With no
+    free coordinate the derivative is 0.
+
+    Args:
+      factor: F ``[r, n]``.
+      normal: a ``[n]``.
+      free: which coordinates are strictly inside the box ``[n]``.
+      right_side: minus the change of the gradient at fixed x, plus y times the change of a, ``[n]``.
+      equality_change: the change of the level minus (change of a)' x, a scalar.
+
+    Returns:
+      dx ``[n]``; linear in the last two arguments.
+    """
+    _, singular, right = jnp.linalg.svd(jnp.where(free, factor, 0.0), full_matrices=False)
+    kept = singular > jnp.finfo(factor.dtype).eps ** 0.45 * singular[0]
+    inverse = jnp.where(kept, 1 / jnp.where(kept, singular, 1.0) ** 2, 0.0)
+
+    def pseudo_inverse(vector: Array) -> Array:
+        return right.T @ (inverse * (right @ vector))
+
+    toward = pseudo_inverse(normal)
+    reach = normal @ toward
+    unbound = pseudo_inverse(right_side)
+    change = jnp.where(reach > 0, (equality_change - normal @ unbound) / jnp.where(reach > 0, reach, 1.0), 0.0)
+    return jnp.where(free, unbound + toward * change, 0.0)
