@@ -169,7 +169,7 @@ def reverse_validation(
         both = np.flatnonzero(~constant)
         if both.size:
             back = _fit_all(
-                fit, fit_grid, there, given[both], sample.source[rest], [grid[index] for index in both], seed
+                fit, fit_grid, there, given[both], sample.source[rest], [grid[int(index)] for index in both], seed
             )
             errors[fold, both] = [_error(decision(model, sample.source[held]), sample.labels[held]) for model in back]
     return np.mean(errors, axis=0)

@@ -25,7 +25,7 @@ FIRST_COST = 1e-5
 PAIRS = 1000
 # Training is exact up to libsvm's tolerance, which could make a swap look good in both directions; a pair must win by
 # more than that. The number of trainings is finite by the objective's fall, and capped against what rounding may do.
-_GAIN = 4 * TOLERANCE
+_GAIN = 10 * TOLERANCE
 _MOST_TRAININGS = 1000
 
 
