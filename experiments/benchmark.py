@@ -8,6 +8,7 @@ import importlib
 from collections.abc import Sequence
 
 _BENCHMARKS = {
+    "matching": "matchings beside SciPy's Dinic, the PV curve, and many draws from one graph",
     "qp": "MinCq beside cvxopt, PIQP, Clarabel and BoxOSQP, and how its time grows with the voters",
 }
 

@@ -31,8 +31,9 @@ class PVCurve(NamedTuple):
     pv: np.ndarray
 
     def at(self, radius: ArrayLike) -> np.ndarray:
-        """PV at any radius."""
-        return np.concatenate([[1.0], self.pv])[np.searchsorted(self.radii, np.asarray(radius), side="right")]
+        """PV at any radius above 0."""
+        radius = np.maximum(np.asarray(radius), _SMALLEST)
+        return np.concatenate([[1.0], self.pv])[np.searchsorted(self.radii, radius, side="right")]
 
 
 def pv_curve(source: ArrayLike | None, target: ArrayLike | None, *, metric: Metric = "euclidean") -> PVCurve:
