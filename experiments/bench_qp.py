@@ -1,0 +1,267 @@
+"""How fast MinCq is solved: beside other solvers at equal accuracy, and as the number of voters grows."""
+
+import argparse
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from scipy import sparse
+
+import pvmincq_jax as pvm
+from experiments.bench_common import PeakMemory, best_seconds, emit, versions
+from experiments.moons import draw_moons
+
+__all__ = ["add_arguments", "run"]
+
+# What "equal accuracy" means: the relative objective of every margin, above the best that any solver found.
+ACCURACY = 1e-7
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of ``benchmark qp``."""
+    parser.add_argument("--quick", action="store_true", help="small sizes, in seconds")
+    parser.add_argument("--repeats", type=int, default=3, help="runs of each solver; the best counts")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--skip-boxosqp", action="store_true", help="leave out BoxOSQP, which takes minutes")
+
+
+class _Dense:
+    """The program as general solvers take it: Hessian, equality and box, in v = n w, scaled to order one."""
+
+    def __init__(self, votes: np.ndarray, labels: np.ndarray) -> None:
+        count, self.size = votes.shape
+        self.votes = votes
+        self.margins = votes.T @ labels / count
+        self.hessian = votes.T @ votes / count
+        self.hessian /= np.linalg.norm(self.hessian, 2)
+        self.normal = self.margins / np.sum(np.abs(self.margins))
+
+    def objective(self, v: np.ndarray, fraction: float) -> float:
+        """The second moment over the squared margin, with what is missing of the margin or sticks out of the box."""
+        error = max(abs(self.normal @ v / fraction - 1), np.max(np.abs(v)) - 1)
+        vote = self.votes @ v / self.size
+        return float(np.mean(vote**2) / (fraction * np.mean(np.abs(self.margins))) ** 2) + 2 * max(error, 0)
+
+
+def _cvxopt(problem: _Dense, fractions: np.ndarray) -> Callable[[float], list[np.ndarray]]:
+    import cvxopt
+
+    n = problem.size
+    identity = sparse.eye(n, format="coo")
+    rows, columns = np.r_[identity.row, identity.row + n], np.r_[identity.col, identity.col]
+    G = cvxopt.spmatrix(np.r_[np.ones(n), -np.ones(n)], rows, columns)
+    P, q = cvxopt.matrix(problem.hessian), cvxopt.matrix(np.zeros(n))
+    h, A = cvxopt.matrix(np.ones(2 * n)), cvxopt.matrix(problem.normal[None])
+
+    def solve(tolerance: float) -> list[np.ndarray]:
+        options = {"show_progress": False, "abstol": tolerance, "reltol": tolerance, "feastol": tolerance}
+        return [
+            np.array(cvxopt.solvers.qp(P, q, G, h, A, cvxopt.matrix(float(f)), options=options)["x"]).ravel()
+            for f in fractions
+        ]
+
+    return solve
+
+
+def _piqp(problem: _Dense, fractions: np.ndarray) -> Callable[[float], list[np.ndarray]]:
+    import piqp
+
+    n = problem.size
+
+    def solve(tolerance: float) -> list[np.ndarray]:
+        found = []
+        for f in fractions:
+            solver = piqp.DenseSolver()
+            solver.settings.eps_abs = solver.settings.eps_duality_gap_abs = tolerance
+            solver.settings.eps_rel = solver.settings.eps_duality_gap_rel = tolerance
+            solver.setup(
+                problem.hessian, np.zeros(n), problem.normal[None], np.array([f]), x_l=-np.ones(n), x_u=np.ones(n)
+            )
+            solver.solve()
+            found.append(np.array(solver.result.x))
+        return found
+
+    return solve
+
+
+def _clarabel(problem: _Dense, fractions: np.ndarray) -> Callable[[float], list[np.ndarray]]:
+    import clarabel
+
+    n = problem.size
+    P = sparse.csc_matrix(np.triu(problem.hessian))
+    A = sparse.csc_matrix(np.vstack([problem.normal[None], np.eye(n), -np.eye(n)]))
+    cones = [clarabel.ZeroConeT(1), clarabel.NonnegativeConeT(2 * n)]
+
+    def solve(tolerance: float) -> list[np.ndarray]:
+        settings = clarabel.DefaultSettings()
+        settings.verbose = False
+        settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = tolerance
+        return [
+            np.array(clarabel.DefaultSolver(P, np.zeros(n), A, np.r_[f, np.ones(2 * n)], cones, settings).solve().x)
+            for f in fractions
+        ]
+
+    return solve
+
+
+def _batch(votes: jax.Array, labels: jax.Array, factor: pvm.VoteFactor, solver: Any) -> Callable[[jax.Array], Any]:
+    """MinCq vmapped over the margins, as a user writes it."""
+    return jax.jit(jax.vmap(lambda mu: pvm.mincq(votes, labels, mu, factor=factor, solver=solver)))
+
+
+def _loosest(
+    solve: Callable[[float], list[np.ndarray]], judge: Callable[[list[np.ndarray]], float]
+) -> tuple[float | None, float]:
+    """The loosest tolerance at which a solver is accurate enough, so that none pays for digits that do not count."""
+    error = np.inf
+    for tolerance in (1e-7, 1e-9, 1e-11, 1e-13):
+        error = judge(solve(tolerance))
+        if error <= ACCURACY:
+            return tolerance, error
+    return None, error
+
+
+def _compare(n: int, gamma: float, count: int, arguments: argparse.Namespace) -> None:
+    points, labels = draw_moons(n // 2, np.random.default_rng(arguments.seed))
+    votes = np.asarray(pvm.rbf_votes(points, points, gamma))
+    problem = _Dense(votes, labels)
+    fractions = np.geomspace(0.01, 0.9, count)
+    mu = jnp.asarray(fractions * float(pvm.max_margin(votes, labels)))
+    # As `vote_factor` says: 1e-4 of the smallest margin is enough for 1e-7 in the objective.
+    tolerance = 1e-4 * float(mu[0])
+
+    def ours() -> pvm.MinCqSolution:
+        factor = pvm.vote_factor(votes, tolerance=tolerance)
+        return jax.block_until_ready(_shared(votes, labels, factor, mu))
+
+    reference = [np.asarray(w) * n for w in jax.vmap(lambda m: pvm.mincq(votes, labels, m))(mu).weights]
+    best = np.array([problem.objective(v, f) for v, f in zip(reference, fractions)])
+
+    def judge(found: list[np.ndarray]) -> float:
+        values = np.array(
+            [problem.objective(v, f) if np.all(np.isfinite(v)) else np.inf for v, f in zip(found, fractions)]
+        )
+        return float(np.max(values / best)) - 1
+
+    solvers = {"cvxopt": _cvxopt, "piqp": _piqp, "clarabel": _clarabel}
+    runs: dict[str, Callable[[], Any]] = {"ours": ours}
+    row: dict[str, Any] = {"benchmark": "qp", "voters": n, "gamma": gamma, "margins": count}
+    row["rank"] = int(pvm.vote_factor(votes, tolerance=tolerance).right.shape[0])
+    row["ours_error"] = judge([np.asarray(w) * n for w in ours().weights])
+    for name, make in solvers.items():
+        solve = make(problem, fractions)
+        accurate, row[f"{name}_error"] = _loosest(solve, judge)
+        if accurate is None:
+            row[f"{name}_note"] = "never accurate enough; timed at 1e-13"
+        runs[name] = lambda solve=solve, at=accurate or 1e-13: solve(at)
+    seconds = best_seconds(runs, arguments.repeats if n <= 300 else 1 + (arguments.repeats > 1))
+    for name, value in seconds.items():
+        row[f"{name}_ms"] = 1e3 * value / count
+    for name in solvers:
+        row[f"ratio_{name}"] = seconds[name] / seconds["ours"]
+    if not arguments.skip_boxosqp:
+        # A few of the margins, the largest, which are the easiest for it; compilation counts.
+        some = 1 if arguments.quick else 4
+        start = time.perf_counter()
+        osqp = jax.block_until_ready(
+            _batch(jnp.asarray(votes), jnp.asarray(labels), pvm.vote_factor(votes, tolerance=tolerance), "jaxopt")(
+                mu[-4:]
+            )
+        )
+        row["boxosqp_ms"] = 1e3 * (time.perf_counter() - start) / some
+        row["boxosqp_solved"] = f"{int(np.sum(np.asarray(osqp.status) == pvm.Status.SOLVED))}/{some}"
+        row["boxosqp_error"] = float(np.max(np.asarray(osqp.kkt_residual)))
+        row["ratio_boxosqp"] = row["boxosqp_ms"] / row["ours_ms"]
+    emit(row, arguments.json)
+
+
+@jax.jit
+def _shared(votes: jax.Array, labels: jax.Array, factor: pvm.VoteFactor, mu: jax.Array) -> pvm.MinCqSolution:
+    return jax.vmap(lambda margin: pvm.mincq(votes, labels, margin, factor=factor))(mu)
+
+
+def _growth(sizes: list[int], samples: int, gamma: float, margins: int, arguments: argparse.Namespace) -> None:
+    """Time and memory over the number of voters, at one rank and one sample size."""
+    rng = np.random.default_rng(arguments.seed)
+    points, labels = draw_moons(samples // 2, rng)
+    rank, seconds = 48, []
+    for n in sizes:
+        centers, _ = draw_moons(n // 2, rng)
+        votes = jax.block_until_ready(pvm.rbf_votes(points, centers, gamma))
+        mu = float(pvm.max_margin(votes, labels)) * jnp.linspace(0.1, 0.8, margins)
+
+        def solve(votes: jax.Array = votes, mu: jax.Array = mu) -> pvm.MinCqSolution:
+            factor = pvm.vote_factor(votes, tolerance=1e-6)
+            padded = jax.tree.map(jnp.asarray, _pad(factor, rank))
+            return jax.block_until_ready(_shared(votes, labels, padded, mu))
+
+        with PeakMemory() as memory:
+            solution = solve()
+        best = best_seconds({"ours": solve}, arguments.repeats)["ours"]
+        seconds.append(best)
+        emit(
+            {
+                "benchmark": "qp_growth",
+                "voters": n,
+                "samples": samples,
+                "rank": rank,
+                "margins": margins,
+                "seconds": best,
+                "iterations": int(np.max(np.asarray(solution.iterations))),
+                "kkt_residual": float(np.max(np.asarray(solution.kkt_residual))),
+                "votes_mb": votes.nbytes / 1e6,
+                "peak_mb_beyond_votes": memory.megabytes,
+            },
+            arguments.json,
+        )
+    exponent = np.polyfit(np.log(sizes), np.log(seconds), 1)[0]
+    emit({"benchmark": "qp_growth", "exponent": float(exponent), "from": sizes[0], "to": sizes[-1]}, arguments.json)
+
+
+def _pad(factor: pvm.VoteFactor, rank: int) -> pvm.VoteFactor:
+    """The same factor at exactly this rank, so that all sizes do the same work a step."""
+    left, right = np.asarray(factor.left)[:, :rank], np.asarray(factor.right)[:rank]
+    missing = rank - right.shape[0]
+    return pvm.VoteFactor(
+        jnp.asarray(np.pad(left, ((0, 0), (0, missing)))), jnp.asarray(np.pad(right, ((0, missing), (0, 0))))
+    )
+
+
+_FIRST = """
+import time; start = time.perf_counter()
+import jax; jax.config.update("jax_enable_x64", True)
+import numpy as np, pvmincq_jax as pvm
+x = np.random.default_rng(0).normal(size=(300, 2)); y = np.sign(x[:, 0])
+s = pvm.mincq(pvm.rbf_votes(x, x, 1.0), y, 0.05)
+assert int(s.status) == pvm.Status.SOLVED
+print(time.perf_counter() - start)
+"""
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Prints the rows."""
+    with jax.enable_x64(True):
+        emit(
+            {
+                "benchmark": "qp",
+                "seed": arguments.seed,
+                "accuracy": ACCURACY,
+                **versions("jax", "jaxopt", "cvxopt", "piqp", "clarabel", "scipy"),
+            },
+            arguments.json,
+        )
+        sizes = (100,) if arguments.quick else (300, 1000)
+        for n in sizes:
+            for gamma in (0.5, 1.0, 8.0):
+                _compare(n, gamma, 4 if arguments.quick else 16, arguments)
+        if arguments.quick:
+            _growth([200, 400], 100, 1.0, 2, arguments)
+        else:
+            _growth([1000, 3000, 10_000, 30_000], 2000, 1.0, 4, arguments)
+        first = subprocess.run([sys.executable, "-c", _FIRST], capture_output=True, text=True, check=True)
+        emit({"benchmark": "qp_first", "seconds_from_import_to_solution": float(first.stdout)}, arguments.json)
