@@ -25,7 +25,8 @@ class RadiusGraph(NamedTuple):
       source_rows: ``[m_s]``, the row of each source vertex in the sample as it was given.
       target_rows: ``[m_t]``.
       radius: the largest distance of an edge.
-      nearest: the smallest distance of any pair if no pair is within the radius, else NaN.
+      nearest: the smallest distance of any pair if no pair is within the radius, else NaN; also NaN for a part of a
+        graph that holds no edge between the points of the part.
     """
 
     starts: np.ndarray
@@ -57,7 +58,13 @@ class RadiusGraph(NamedTuple):
         _, new_target, new_target_rows = _restrict("target_rows", target_rows, self.target_rows)
         vertex = np.repeat(new_source, np.diff(self.starts))
         target = new_target[self.neighbours]
-        keep = np.flatnonzero((self.distances <= radius) & (vertex >= 0) & (target >= 0))
+        part = (vertex >= 0) & (target >= 0)
+        keep = np.flatnonzero((self.distances <= radius) & part)
+        if keep.size or not part.any():
+            # Without an edge in the part, only a whole graph without one knows its closest pair.
+            nearest = self.nearest if source_rows is None and target_rows is None and not keep.size else np.nan
+        else:
+            nearest = float(np.min(self.distances[part]))
         # Vertices keep their order among themselves, so the edges stay grouped by source.
         starts = _starts(vertex[keep], sources.size)
         return RadiusGraph(
@@ -67,7 +74,7 @@ class RadiusGraph(NamedTuple):
             new_source_rows,
             new_target_rows,
             float(radius),
-            np.nan if keep.size or not self.distances.size else float(np.min(self.distances)),
+            nearest,
         )
 
 

@@ -233,6 +233,8 @@ def test_graph_cut_down_is_the_graph_of_the_part():
     for a, b in zip(part, fresh):
         np.testing.assert_array_equal(a, b)
     assert graph.within(1e-9).nearest == graph.distances.min()
+    assert graph.within(1e-9, s, t).nearest == pvm.radius_graph(source[s], target[t], 1e-9).nearest
+    assert graph.within(1e-9).within(1e-10).nearest == graph.distances.min()
     with pytest.raises(ValueError, match="radius must be at most"):
         graph.within(2.5)
     with pytest.raises(ValueError, match="source_rows must be different"):
