@@ -15,7 +15,7 @@ from experiments.moons import draw_moons
 __all__ = ["add_arguments", "run"]
 
 # (points, radius): 12.4 million edges; the quick one has a few thousand.
-_DENSE = {"full": (10_000, 0.483), "quick": (300, 0.4)}
+_DENSE = {"full": (10_000, 0.486), "quick": (300, 0.4)}
 _SPARSE = {"full": 100_000, "quick": 1_000}
 _CURVE = {"full": 300, "quick": 40}
 _DRAWS = {"full": (300, 2_000), "quick": (60,)}
