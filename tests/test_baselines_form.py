@@ -15,8 +15,15 @@ METHODS = {
     "dasvm": {"gamma": 4.0, "cost": 1.0},
     "dasf": {"gamma": 2.0, "sparsity": 0.01, "pairs": 0.001},
     "pbda": {"gamma": 2.0, "risk": 1.0, "disagreement": 1.0},
+    "mincq": {"gamma": 2.0, "margin": 0.1},
+    "nn_mincq": {"gamma": 2.0, "margin": 0.1, "neighbours": 5},
+    "pv_svm": {"gamma": 2.0, "cost": 1.0, "radius": 0.7},
 }
-PAPER = {"svm": "cross", "tsvm": "cross", "dasvm": "reverse", "dasf": "reverse", "pbda": "reverse"}
+PAPER = {
+    "cross": ("svm", "mincq", "tsvm"),
+    "reverse": ("dasvm", "dasf", "pbda", "nn_mincq"),
+    "rs_pv": ("pv_svm",),
+}
 
 
 @pytest.fixture(params=list(METHODS))
@@ -40,8 +47,8 @@ def test_deterministic_and_blind_to_row_order(method, task):
     assert values.shape == (len(task.test),)
     np.testing.assert_array_equal(module.decision(again, task.test), values)
     np.testing.assert_array_equal(module.decision(moved, task.test), values)
-    if hasattr(first, "target_labels"):
-        np.testing.assert_array_equal(first.target_labels[there], moved.target_labels)
+    for name in {"target_labels", "self_labels"} & set(first._fields):
+        np.testing.assert_array_equal(getattr(first, name)[there], getattr(moved, name))
     # Class-sorted rows are a permutation too, and the one that leaks.
     by_class = np.argsort(task.source_labels, kind="stable")
     sorted_rows = module.fit(task.source[by_class], task.source_labels[by_class], task.target, params, 3)
@@ -56,7 +63,7 @@ def test_models_are_pytrees_of_arrays(method, task):
 
 def test_grid_and_validation(method):
     module, params, name = method
-    assert PAPER[name] == module.VALIDATION
+    assert name in PAPER[module.VALIDATION]
     assert len(set(module.GRID)) == len(module.GRID) >= 10
     assert all(set(point._asdict()) == set(params) for point in module.GRID)
 
@@ -190,3 +197,43 @@ def test_ties_go_to_the_first():
     assert _select.choose(np.array([np.nan, 0.2, 0.1, 0.1])) == 2
     with pytest.raises(ValueError, match="finite"):
         _select.choose(np.array([np.nan]))
+
+
+def test_rs_pv_adds_the_variation_of_the_whole_samples(task):
+    from pvmincq_jax import perturbed_variation
+    from pvmincq_jax.baselines import pv_svm
+
+    grid = pv_svm.GRID[:9]
+    arguments = (pv_svm.fit, pv_svm.decision, task.source, task.source_labels, task.target, grid, 5, 1)
+    risks = _select.cross_validation(*arguments)
+    scores = _select.rs_pv_validation(*arguments, fit_grid=pv_svm.fit_grid)
+    models = pv_svm.fit_grid(task.source, task.source_labels, task.target, grid, 1)
+    pv = [perturbed_variation(task.source, task.target, float(model.radius)) for model in models]
+    np.testing.assert_allclose(scores, risks + pv, atol=1e-12)
+
+
+def test_a_vote_that_is_not_a_number_is_wrong():
+    assert _select._error(np.array([np.nan, 1.0, 0.0, -1.0]), np.ones(4)) == 0.75
+
+
+def test_mincq_is_the_package_s_own(task):
+    import pvmincq_jax as pvm
+    from pvmincq_jax.baselines import mincq
+
+    model = mincq.fit(task.source, task.source_labels, task.target, {"gamma": 2.0, "margin": 0.2}, 0)
+    votes = pvm.rbf_votes(task.source, task.source, 2.0)
+    margin = 0.2 * pvm.max_margin(votes, task.source_labels)
+    weights = pvm.mincq(votes, task.source_labels, margin).weights
+    own = mincq.decision(model, task.test)
+    other = np.asarray(pvm.rbf_votes(task.test, task.source, 2.0) @ weights)
+    np.testing.assert_allclose(own, other, atol=1e-5 * np.max(np.abs(other)))
+    with pytest.raises(ValueError, match="mu_max"):
+        mincq.fit(task.source, task.source_labels, task.target, {"gamma": 2.0, "margin": 1.2}, 0)
+
+
+def test_nn_mincq_says_when_all_labels_are_one(task):
+    from pvmincq_jax.baselines import nn_mincq
+
+    model = nn_mincq.fit(task.source, task.source_labels, task.target - 50.0, METHODS["nn_mincq"], 0)
+    assert np.unique(model.self_labels).size == 1
+    np.testing.assert_array_equal(nn_mincq.decision(model, task.test), np.full(len(task.test), model.self_labels[0]))

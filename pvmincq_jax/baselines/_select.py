@@ -12,7 +12,7 @@ import numpy as np
 from pvmincq_jax._types import ArrayLike
 from pvmincq_jax.baselines._form import canonical_order, prepare
 
-__all__ = ["choose", "cross_validation", "fold_numbers", "reverse_validation"]
+__all__ = ["choose", "cross_validation", "fold_numbers", "reverse_validation", "rs_pv_validation"]
 
 Fit = Callable[[np.ndarray, np.ndarray, np.ndarray, Any, int], Any]
 Decision = Callable[[Any, np.ndarray], np.ndarray]
@@ -59,8 +59,8 @@ def _check_folds(folds: int, *sizes: int) -> None:
 
 
 def _error(values: np.ndarray, labels: np.ndarray) -> float:
-    """The share of wrong signs; 0 has no sign and is wrong."""
-    return float(np.mean(labels * values <= 0))
+    """The share of wrong signs; 0 has no sign and is wrong, and so is what is not a number."""
+    return float(np.mean(~(labels * values > 0)))
 
 
 def _fit_all(
@@ -173,6 +173,41 @@ def reverse_validation(
             )
             errors[fold, both] = [_error(decision(model, sample.source[held]), sample.labels[held]) for model in back]
     return np.mean(errors, axis=0)
+
+
+def rs_pv_validation(
+    fit: Fit,
+    decision: Decision,
+    source: ArrayLike,
+    labels: ArrayLike,
+    target: ArrayLike,
+    grid: Sequence[Any],
+    folds: int = 5,
+    seed: int = 0,
+    *,
+    fit_grid: FitGrid | None = None,
+) -> np.ndarray:
+    """The paper's own criterion, R_S + PV (section 3.4): error on the source's left-out fold, plus perturbed variation.
+
+    Args:
+      fit: ``(source, labels, target, params, seed) -> model``, whose ``.pv`` is the PV that it learnt at.
+      decision: ``(model, x) -> [m]``.
+      source: ``[m_s, d]``.
+      labels: ``[m_s]`` in {-1, +1}.
+      target: ``[m_t, d]``.
+      grid: the parameters to score.
+      folds: of the source.
+      seed: of the folds, and handed to ``fit``.
+      fit_grid: fits a whole grid at once, where a method can.
+
+    Returns:
+      Scores ``[len(grid)]``, the lower the better; the PV in them is that of the whole samples.
+    """
+    risks = cross_validation(fit, decision, source, labels, target, grid, folds, seed, fit_grid=fit_grid)
+    sample = prepare(source, labels, target)
+    own = np.broadcast_to(sample.labels, (len(grid), len(sample.labels)))
+    models = _fit_all(fit, fit_grid, sample.source, own, sample.target, grid, seed)
+    return risks + np.array([float(model.pv) for model in models])
 
 
 def choose(scores: ArrayLike) -> int:

@@ -1,0 +1,123 @@
+"""NN-MinCq: MinCq on target points that carry the label of their k nearest source points.
+
+Voters are Gaussian kernels centred on the target points, as for PV-MinCq. Where all target points get one label, as on
+a far translation, there is nothing to learn: the model is the constant of that label and says so in `self_labels`;
+the paper prints no result for that case.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from pvmincq_jax._types import ArrayLike
+from pvmincq_jax.baselines._form import KernelModel, kernel_decision, prepare, read_params
+from pvmincq_jax.baselines._votes import VoteProblem, vote_models
+from pvmincq_jax.baselines.mincq import check_fraction
+from pvmincq_jax.selflabel import nn_self_label
+
+__all__ = ["GRID", "VALIDATION", "NNMinCqModel", "NNMinCqParams", "decision", "fit", "fit_grid"]
+
+
+class NNMinCqParams(NamedTuple):
+    """Parameters of NN-MinCq.
+
+    Attributes:
+      gamma: of the voters.
+      margin: mu / mu_max, in (0, 1].
+      neighbours: k; at most the size of the source is used.
+    """
+
+    gamma: float
+    margin: float
+    neighbours: int
+
+
+class NNMinCqModel(NamedTuple):
+    """A vote, with the labels that it was learnt from.
+
+    Attributes:
+      kernel: the vote, over the target points.
+      status: a `pvmincq_jax.Status`; the weights are NaN unless it is SOLVED.
+      self_labels: in the caller's row order ``[m_t]``; 0 where the neighbours are divided, which leaves the point out.
+    """
+
+    kernel: KernelModel
+    status: np.ndarray
+    self_labels: np.ndarray
+
+
+# The largest margins leave the weights the least freedom and the most neighbours the labels, so they come first.
+GRID = [
+    NNMinCqParams(gamma, margin, neighbours)
+    for margin in (0.5, 0.1, 0.01)
+    for neighbours in (15, 5, 1)
+    for gamma in (0.5, 2.0, 8.0)
+]
+VALIDATION = "reverse"
+
+
+def fit_grid(
+    source: ArrayLike, labels: ArrayLike, target: ArrayLike, grid: Sequence[NNMinCqParams | dict], seed: int = 0
+) -> list[NNMinCqModel]:
+    """Trains the whole grid, vmapped over labels and margins of each gamma.
+
+    Args:
+      source: ``[m_s, d]``.
+      labels: ``[m_s]``, or ``[g, m_s]`` with the labels of each point of the grid.
+      target: ``[m_t, d]``.
+      grid: g parameters.
+      seed: not used; nothing is random.
+
+    Returns:
+      g models.
+    """
+    read = [read_params(NNMinCqParams, params) for params in grid]
+    for params in read:
+        check_fraction(params.margin)
+    each = np.broadcast_to(np.asarray(labels, dtype=float), (len(read), np.shape(labels)[-1]))
+    samples = [prepare(source, own, target) for own in each]
+    given = []
+    for sample, params in zip(samples, read):
+        k = min(int(params.neighbours), len(sample.labels))
+        given.append(nn_self_label(sample.source, sample.labels, sample.target, k))
+        if not np.any(given[-1].weights > 0):
+            raise ValueError(f"params.neighbours ({params.neighbours}) leave every target point undecided")
+    models: dict[int, NNMinCqModel] = {}
+    for gamma in dict.fromkeys(params.gamma for params in read):
+        rows = [row for row, params in enumerate(read) if params.gamma == gamma]
+        problems = [VoteProblem(given[row].labels, given[row].weights, read[row].margin) for row in rows]
+        for row, (vote, status) in zip(rows, vote_models(samples[rows[0]].target, float(gamma), problems)):
+            self_labels = np.empty(len(given[row].labels))
+            self_labels[samples[row].target_order] = given[row].labels
+            models[row] = NNMinCqModel(vote, np.asarray(status), self_labels)
+    return [models[row] for row in range(len(read))]
+
+
+def fit(
+    source: ArrayLike, labels: ArrayLike, target: ArrayLike, params: NNMinCqParams | dict, seed: int = 0
+) -> NNMinCqModel:
+    """Labels the target by its nearest source points and minimises the C-bound on these labels.
+
+    Args:
+      source: ``[m_s, d]``.
+      labels: ``[m_s]`` in {-1, +1}.
+      target: ``[m_t, d]``.
+      params: `NNMinCqParams`.
+      seed: not used; nothing is random.
+
+    Returns:
+      An `NNMinCqModel`.
+
+    Example:
+      >>> source, labels = np.array([[0.0], [1.0]]), np.array([-1, 1])
+      >>> model = fit(source, labels, np.array([[0.9], [0.1]]), NNMinCqParams(1.0, 0.5, 1))
+      >>> print(model.self_labels, np.sign(decision(model, np.array([[0.2], [0.9]]))))
+      [ 1. -1.] [-1.  1.]
+    """
+    return fit_grid(source, labels, target, [params], seed)[0]
+
+
+def decision(model: NNMinCqModel, x: ArrayLike) -> np.ndarray:
+    """The vote at points ``[m, d]``, whose sign is the class ``[m]``."""
+    return kernel_decision(model.kernel, x)

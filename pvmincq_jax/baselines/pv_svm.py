@@ -1,0 +1,126 @@
+"""PV-SVM: a support vector machine on the target points that perturbed variation labels.
+
+The self-labelling is PV-MinCq's, one random maximum matching within a radius; a matched target point carries its
+partner's label and the others are left out. The radius is given as a fraction of the bottleneck radius, the smallest
+that matches the whole smaller sample, because useful ones lie around it whatever the data's scale.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from pvmincq_jax._types import ArrayLike
+from pvmincq_jax.baselines._form import KernelModel, kernel_decision, prepare, rbf_kernel, read_params
+from pvmincq_jax.baselines._svc import weighted_svc
+from pvmincq_jax.curve import bottleneck_radius
+from pvmincq_jax.selflabel import SelfLabels, self_label
+
+__all__ = ["GRID", "VALIDATION", "PVSvmModel", "PVSvmParams", "decision", "fit", "fit_grid"]
+
+
+class PVSvmParams(NamedTuple):
+    """Parameters of PV-SVM.
+
+    Attributes:
+      gamma: of the Gaussian kernel.
+      cost: C, of a unit of slack.
+      radius: as a fraction of the bottleneck radius.
+    """
+
+    gamma: float
+    cost: float
+    radius: float
+
+
+class PVSvmModel(NamedTuple):
+    """An SVM of the self-labelled target.
+
+    Attributes:
+      kernel: the classifier, over the target points.
+      self_labels: in the caller's row order ``[m_t]``, 0 where unmatched.
+      pv: the perturbed variation at the radius, for R_S + PV; scalar.
+      radius: the distance itself, scalar.
+    """
+
+    kernel: KernelModel
+    self_labels: np.ndarray
+    pv: np.ndarray
+    radius: np.ndarray
+
+
+GRID = [
+    PVSvmParams(gamma, cost, radius)
+    for cost in (0.1, 1.0, 10.0, 100.0)
+    for gamma in (0.5, 1.0, 2.0, 4.0, 8.0)
+    for radius in (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1)
+]
+VALIDATION = "rs_pv"
+
+
+def fit_grid(
+    source: ArrayLike, labels: ArrayLike, target: ArrayLike, grid: Sequence[PVSvmParams | dict], seed: int = 0
+) -> list[PVSvmModel]:
+    """Trains the whole grid with one matching for each radius.
+
+    Args:
+      source: ``[m_s, d]``.
+      labels: ``[m_s]``, or ``[g, m_s]`` with equal rows.
+      target: ``[m_t, d]``.
+      grid: g parameters.
+      seed: of the matchings.
+
+    Returns:
+      g models.
+    """
+    read = [read_params(PVSvmParams, params) for params in grid]
+    if np.ndim(labels) == 2:
+        if not np.all(np.asarray(labels) == np.asarray(labels)[:1]):
+            raise ValueError("labels must have equal rows: the matchings are shared by the grid")
+        labels = np.asarray(labels)[0]
+    sample = prepare(source, labels, target)
+    unit = bottleneck_radius(sample.source, sample.target)
+    found: dict[float, SelfLabels] = {}
+    kernels: dict[float, np.ndarray] = {}
+    models = []
+    for gamma, cost, radius in read:
+        if radius not in found:
+            found[radius] = self_label(sample.source, sample.labels, sample.target, radius * unit, seed=seed)
+        if gamma not in kernels:
+            kernels[gamma] = rbf_kernel(sample.target, sample.target, gamma)
+        given = found[radius]
+        machine = weighted_svc(kernels[gamma], given.labels, cost * given.weights)
+        kernel = KernelModel(sample.target, machine.weights, np.asarray(machine.bias), np.asarray(float(gamma)))
+        self_labels = np.empty(len(given.labels))
+        self_labels[sample.target_order] = given.labels
+        models.append(PVSvmModel(kernel, self_labels, np.asarray(given.pv), np.asarray(radius * unit)))
+    return models
+
+
+def fit(
+    source: ArrayLike, labels: ArrayLike, target: ArrayLike, params: PVSvmParams | dict, seed: int = 0
+) -> PVSvmModel:
+    """Carries labels over a maximum matching, and trains on the target points that got one.
+
+    Args:
+      source: ``[m_s, d]``.
+      labels: ``[m_s]`` in {-1, +1}.
+      target: ``[m_t, d]``.
+      params: `PVSvmParams`.
+      seed: of the matching.
+
+    Returns:
+      A `PVSvmModel`.
+
+    Example:
+      >>> source, labels = np.array([[0.0], [1.0]]), np.array([-1, 1])
+      >>> model = fit(source, labels, np.array([[1.1], [0.1]]), PVSvmParams(1.0, 10.0, 1.1))
+      >>> print(model.self_labels, model.pv)
+      [ 1. -1.] 0.0
+    """
+    return fit_grid(source, labels, target, [params], seed)[0]
+
+
+def decision(model: PVSvmModel, x: ArrayLike) -> np.ndarray:
+    """The SVM's values at points ``[m, d]``, whose sign is the class ``[m]``."""
+    return kernel_decision(model.kernel, x)
