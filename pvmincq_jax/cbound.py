@@ -2,7 +2,8 @@
 
 Everywhere ``votes`` is ``[m, n]`` (point, voter), ``weights`` ``[n]``, ``labels`` ``[m]`` in {-1, +1} or soft in
 [-1, 1] (the mean of a random label), and ``sample_weights`` ``[m]``, non-negative, zeros allowed, uniform when None;
-expectations over the sample are means under them, so their scale does not matter.
+expectations over the sample are means under them, so their scale does not matter. NaN votes, labels outside
+[-1, 1], and sample weights that are negative or all zero raise a ValueError, or give NaN when traced.
 
 ``weights`` is either a distribution over the voters, or the signed weights of MinCq, which stand for a distribution
 over the voters and their complements: ``votes @ weights`` is the expected vote in both cases.
@@ -13,7 +14,7 @@ from typing import NamedTuple
 import chex
 import jax.numpy as jnp
 
-from pvmincq_jax._checks import check_length, check_rank
+from pvmincq_jax._checks import check_finite, check_labels, check_length, check_rank, check_sample_weights
 from pvmincq_jax._types import Array, ArrayLike
 
 __all__ = [
@@ -43,6 +44,7 @@ def vote_margin(votes: ArrayLike, weights: ArrayLike) -> Array:
       ``[m]``. Times the label, this is the Q-margin of the example.
     """
     check_rank("votes", votes, 2)
+    check_finite("votes", votes)
     check_length("weights", weights, jnp.shape(votes)[1], "voter")
     return jnp.asarray(votes) @ jnp.asarray(weights)
 
@@ -51,11 +53,18 @@ def _expectation(values: Array, sample_weights: ArrayLike | None) -> Array:
     """The mean of ``values`` ``[m]`` under the sample weights."""
     if sample_weights is None:
         return jnp.mean(values)
-    check_length("sample_weights", sample_weights, values.shape[0], "sample point")
+    check_sample_weights("sample_weights", sample_weights, values.shape[0])
     sample_weights = jnp.asarray(sample_weights)
+    total = jnp.where(jnp.all(sample_weights >= 0), jnp.sum(sample_weights), jnp.nan)
     # A point of weight zero counts for nothing, even one whose value is not finite.
-    values = jnp.where(sample_weights > 0, values, 0.0)
-    return jnp.sum(sample_weights * values) / jnp.sum(sample_weights)
+    return jnp.sum(sample_weights * jnp.where(sample_weights > 0, values, 0.0)) / total
+
+
+def _known(labels: ArrayLike, margin: Array) -> Array:
+    """The labels, one per margin, NaN where they are outside [-1, 1]."""
+    check_labels("labels", labels, margin.shape[0], soft=True)
+    labels = jnp.asarray(labels, jnp.result_type(labels, margin))
+    return jnp.where(jnp.abs(labels) <= 1, labels, jnp.nan)
 
 
 def first_moment(
@@ -75,8 +84,7 @@ def first_moment(
       A scalar.
     """
     margin = vote_margin(votes, weights)
-    check_length("labels", labels, margin.shape[0], "sample point")
-    return _expectation(jnp.asarray(labels) * margin, sample_weights)
+    return _expectation(_known(labels, margin) * margin, sample_weights)
 
 
 def second_moment(votes: ArrayLike, weights: ArrayLike, sample_weights: ArrayLike | None = None) -> Array:
@@ -136,9 +144,9 @@ def vote_risk(
       0.6667
     """
     margin = vote_margin(votes, weights)
-    check_length("labels", labels, margin.shape[0], "sample point")
-    loss = jnp.where(margin == 0, 1.0, (1 - jnp.asarray(labels) * jnp.sign(margin)) / 2)
-    # sign(NaN) is NaN, so a vote that is not a number gives a risk that is not one.
+    # The linear loss is 1/2 at a margin of 0, and the other half makes it an error; sign(NaN) is NaN, so a vote that is
+    # not a number gives a risk that is not one.
+    loss = (1 - _known(labels, margin) * jnp.sign(margin)) / 2 + (margin == 0) / 2
     return _expectation(loss, sample_weights)
 
 

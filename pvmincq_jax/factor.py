@@ -88,6 +88,8 @@ def vote_factor(
     if rank is not None and not 1 <= rank <= smaller:
         raise ValueError(f"rank must be in [1, {smaller}], the smaller side of the votes; it is {rank}")
     votes = jax.lax.stop_gradient(jnp.asarray(votes))
+    if not jnp.issubdtype(votes.dtype, jnp.floating):
+        votes = votes.astype(jnp.result_type(float))
     dtype = votes.dtype
     if is_traced(votes, sample_weights):
         weighted = votes if sample_weights is None else votes * jnp.sqrt(jnp.asarray(sample_weights))[:, None]

@@ -48,7 +48,7 @@ class MinCqSolution(NamedTuple):
         over the box, measured on the votes themselves. The objective is within that fraction of the least one.
       iterations: steps of the solver.
       c_bound: of the weights, on the sample.
-      mu_max: the largest feasible margin.
+      mu_max: the largest feasible margin; NaN for bad input.
     """
 
     weights: Array
@@ -170,15 +170,22 @@ def _mincq(
     solver: Solver,
 ) -> MinCqSolution:
     dtype = votes.dtype
+    bad = ~(jnp.isfinite(jnp.sum(jnp.abs(votes))) & jnp.isfinite(margin) & jnp.any(voter_mask))
+    # Comparisons with NaN are False, so these catch NaN labels and sample weights as well.
+    bad |= ~(jnp.max(jnp.abs(labels)) <= 1)
+    if sample_weights is not None:
+        total = jnp.sum(sample_weights)
+        bad |= ~(jnp.min(sample_weights) >= 0) | ~(total > 0) | ~jnp.isfinite(total)
+    # A bad lane goes on with ones in place of its input: its derivatives are then 0, and what it shares with other
+    # lanes gets no NaN from it.
+    votes, labels, margin, sample_weights, voter_mask, factor = jax.tree.map(
+        lambda part: jnp.where(bad, jnp.ones_like(part), part),
+        (votes, labels, margin, sample_weights, voter_mask, factor),
+    )
     shares = _normalised(sample_weights, votes.shape[0], dtype)
     margins = jnp.where(voter_mask, _margins(votes, labels, shares), 0.0)
-    number = jnp.sum(voter_mask).astype(dtype)
-    bound = 1 / number
+    bound = 1 / jnp.sum(voter_mask).astype(dtype)
     mu_max = jnp.sum(jnp.abs(margins)) * bound
-
-    bad = ~(jnp.isfinite(jnp.sum(jnp.abs(votes))) & jnp.isfinite(margin) & (number > 0))
-    # Comparisons with NaN are False, so these catch NaN labels and sample weights as well.
-    bad |= ~(jnp.max(jnp.abs(labels)) <= 1) | ~(jnp.min(shares) >= 0) | ~jnp.isfinite(jnp.sum(shares))
     rounding = _ROUNDING * jnp.finfo(dtype).eps
     feasible = (margin > 0) & (margin <= mu_max * (1 + rounding))
     at_most = margin >= mu_max * (1 - rounding)
@@ -218,7 +225,7 @@ def _mincq(
         kkt_residual=jnp.where(bad | ~feasible, jnp.nan, residual),
         iterations=solution.iterations,
         c_bound=jnp.where(solved, bound_value, jnp.nan),
-        mu_max=mu_max,
+        mu_max=jnp.where(bad, jnp.nan, mu_max),
     )
 
 

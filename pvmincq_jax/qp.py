@@ -271,7 +271,8 @@ def solve_jaxopt(problem: BoxQP) -> BoxQPSolution:
     x = jnp.where(problem.skip, fixed, x)
     zeta = F @ x - problem.dual_target * multiplier
     kind = problem.factor.dtype
-    return BoxQPSolution(x.astype(kind), zeta.astype(kind), multiplier.astype(kind), state.iter_num.astype(jnp.int32))
+    iterations = jnp.where(problem.skip, 0, state.iter_num).astype(jnp.int32)
+    return BoxQPSolution(x.astype(kind), zeta.astype(kind), multiplier.astype(kind), iterations)
 
 
 def solution_tangent(factor: Array, normal: Array, free: Array, right_side: Array, equality_change: Array) -> Array:

@@ -50,11 +50,12 @@ def rbf_votes(x: ArrayLike, centers: ArrayLike, gamma: ArrayLike) -> Array:
     x, centers = jnp.asarray(x), jnp.asarray(centers)
     dtype = jnp.result_type(x, centers, float if jnp.issubdtype(x.dtype, jnp.integer) else x)
     scale = jnp.sqrt(jnp.asarray(gamma, dtype))
-    # Scaling the difference rather than its square keeps every factor of the derivative finite.
-    scaled = (x[:, None, :] - centers[None, :, :]) * scale[..., None]
-    exponent = jnp.sum(scaled**2, axis=-1)
-    near = exponent < _FAR
-    return jnp.where(near, jnp.exp(-jnp.where(near, exponent, 0.0)), 0.0)
+    difference = x[:, None, :] - centers[None, :, :]
+    # A NaN is not far: it stays one. Differences of far points are put to 0 before they are used, so that no infinite
+    # factor meets the zero of their derivative.
+    far = jnp.sum((difference * scale[..., None]) ** 2, axis=-1) >= _FAR
+    scaled = jnp.where(far[..., None], 0.0, difference) * scale[..., None]
+    return jnp.where(far, 0.0, jnp.exp(-jnp.sum(scaled**2, axis=-1)))
 
 
 def stump_votes(x: ArrayLike, features: ArrayLike, thresholds: ArrayLike) -> Array:
@@ -113,8 +114,11 @@ def stump_thresholds(x: ArrayLike, per_feature: int = 10) -> tuple[np.ndarray, n
     check_points("x", x)
     if per_feature < 1:
         raise ValueError(f"per_feature must be at least 1; it is {per_feature}")
+    points = np.asarray(x)
+    # In the points' own precision, so that no later rounding moves a threshold onto the next value.
+    points = points if np.issubdtype(points.dtype, np.floating) else points.astype(float)
     features, thresholds = [], []
-    for feature, column in enumerate(np.asarray(x, dtype=float).T):
+    for feature, column in enumerate(points.T):
         values = np.unique(column)
         # Halving each value first cannot overflow; a midpoint that rounds up to the upper value would split nothing.
         gaps = np.minimum(values[:-1] / 2 + values[1:] / 2, np.nextafter(values[1:], -np.inf))
