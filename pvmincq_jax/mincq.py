@@ -159,7 +159,7 @@ def _solve_jvp(solver: Solver, primals: tuple, tangents: tuple) -> tuple[qp.BoxQ
     )
 
 
-@functools.partial(jax.jit, static_argnames="solver")
+@functools.partial(jax.jit, static_argnames=("solver", "masked"))
 def _mincq(
     votes: Array,
     labels: Array,
@@ -168,6 +168,7 @@ def _mincq(
     voter_mask: Array,
     factor: VoteFactor,
     solver: Solver,
+    masked: bool,
 ) -> MinCqSolution:
     dtype = votes.dtype
     bad = ~(jnp.isfinite(jnp.sum(jnp.abs(votes))) & jnp.isfinite(margin) & jnp.any(voter_mask))
@@ -197,8 +198,14 @@ def _mincq(
     # F'F = M and F'q = m, from the shared factor and these sample weights.
     root = jnp.sqrt(jax.lax.stop_gradient(shares))
     orthogonal, triangular = jnp.linalg.qr(root[:, None] * factor.left)
+    rows = triangular @ factor.right
+    if masked:
+        # A factor of more voters spans directions in which those left can only cancel: turned so that F's rows there
+        # are zero, they cost no digits.
+        rotation, singular, right = jnp.linalg.svd(jnp.where(voter_mask, rows, 0.0), full_matrices=False)
+        orthogonal, rows = orthogonal @ rotation, singular[:, None] * right
     problem = qp.BoxQP(
-        factor=triangular @ factor.right,
+        factor=rows,
         dual_target=orthogonal.T @ (root * labels),
         normal=jnp.where(at_most & idle, 0.0, margins),
         tau=jnp.clip(jnp.where(skip, 0.5, margin / mu_max), jnp.finfo(dtype).tiny, 1.0),
@@ -333,4 +340,5 @@ def mincq(
         jnp.ones(votes.shape[1], bool) if voter_mask is None else jnp.asarray(voter_mask, bool),
         jax.tree.map(lambda part: jax.lax.stop_gradient(jnp.asarray(part, votes.dtype)), factor),
         solver,
+        voter_mask is not None,
     )
