@@ -16,8 +16,8 @@ __all__ = ["VoteProblem", "vote_models"]
 # Compiling takes longer than solving, so shapes are rounded up and folds, whole samples and most gammas share one
 # program: points are padded with voters that are masked and examples of weight 0, the factor with zeros.
 _POINTS = 100
-_RANKS = 128
-_LANES = 9
+_RANKS = 64
+_LANES = 6
 # The margins of these grids are not below 1e-2 mu_max, so fewer digits of the votes are needed than in general.
 _FACTOR_TOLERANCE = 1e-8
 

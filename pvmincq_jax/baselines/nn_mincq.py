@@ -50,7 +50,7 @@ class NNMinCqModel(NamedTuple):
 # The largest margins leave the weights the least freedom and the most neighbours the labels, so they come first.
 GRID = [
     NNMinCqParams(gamma, margin, neighbours)
-    for margin in (0.5, 0.1, 0.01)
+    for margin in (0.5, 0.05)
     for neighbours in (15, 5, 1)
     for gamma in (0.5, 2.0, 8.0)
 ]
