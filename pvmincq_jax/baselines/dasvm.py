@@ -8,8 +8,9 @@ target points joined there (as many as may join, once none does). The target's c
 quadratically over the first `ROUNDS` rounds, between C / 10 and C. It stops when the source is used up and no more
 than 3 % of the target points join or lose their label, and trains once more on the labelled target points alone.
 
-What is ours: the numbers (5 % per side and round, ten rounds, the factor of ten), since the publication leaves them to
-the user; a cap of `MOST_ROUNDS` for label resets that never end; and, where the band never holds a target point, the
+The article itself was not at hand: this follows a summary of it and a public port (twanvl/domain-adaptation), which
+has 5 % per side, the 3 % and no cost schedule. What is ours: the schedule's shape and numbers (ten rounds, a factor of
+ten); a cap of `MOST_ROUNDS` for label resets that never end; and, where the band never holds a target point, the
 last SVM that had source points labels the whole target. A target with one label gives the constant classifier.
 """
 
