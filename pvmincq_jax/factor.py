@@ -93,7 +93,10 @@ def vote_factor(
     dtype = votes.dtype
     if is_traced(votes, sample_weights):
         weighted = votes if sample_weights is None else votes * jnp.sqrt(jnp.asarray(sample_weights))[:, None]
-        right = jnp.linalg.svd(weighted, full_matrices=False)[2][: rank or smaller]
+        # LAPACK's SVD may never return from infinite input.
+        finite = jnp.all(jnp.isfinite(weighted))
+        right = jnp.linalg.svd(jnp.where(finite, weighted, 0.0), full_matrices=False)[2][: rank or smaller]
+        right = jnp.where(finite, right, jnp.nan)
         return VoteFactor(votes @ right.T, right)
     concrete = np.asarray(votes)
     if sample_weights is not None:

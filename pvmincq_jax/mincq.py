@@ -174,6 +174,7 @@ def _mincq(
     bad = ~(jnp.isfinite(jnp.sum(jnp.abs(votes))) & jnp.isfinite(margin) & jnp.any(voter_mask))
     # Comparisons with NaN are False, so these catch NaN labels and sample weights as well.
     bad |= ~(jnp.max(jnp.abs(labels)) <= 1)
+    bad |= ~(jnp.all(jnp.isfinite(factor.left)) & jnp.all(jnp.isfinite(factor.right)))
     if sample_weights is not None:
         total = jnp.sum(sample_weights)
         bad |= ~(jnp.min(sample_weights) >= 0) | ~(total > 0) | ~jnp.isfinite(total)
