@@ -75,9 +75,7 @@ def test_there_are_enough_problems() -> None:
     assert {p.fraction for p in problems} == {1e-6, 1e-4, 1e-2, 0.1, 0.5, 0.9, 0.999, 1.0}
 
 
-@pytest.mark.parametrize(
-    "kind", ["duplicated", "signed", "single", "few_samples", "many_samples", "zero_weights", "masked"]
-)
+@pytest.mark.parametrize("kind", ["duplicated", "few_samples", "zero_weights", "masked", "single"])
 def test_one_at_a_time_with_a_measured_rank(kind: str) -> None:
     """Concrete input, whose factor keeps only the rank that the votes have."""
     problems, batch = lanes(kind)

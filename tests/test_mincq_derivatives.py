@@ -99,7 +99,8 @@ def test_both_modes_agree_with_central_differences(argument: str) -> None:
         # One scale for the weights, one for each other output.
         size = np.max(np.abs(difference), axis=1, keepdims=True)
         size[:VOTERS] = np.max(size[:VOTERS])
-        assert np.all(size > 1e-3)
+        assert np.all(size[:VOTERS] > 1e-3)
+        size = np.maximum(size, 1e-3)  # the C-bound does not depend on a margin that leaves the box slack
         assert np.all(np.abs(by_forward[lane][:, columns] - difference) <= 1e-5 * size)
         assert np.all(np.abs(by_reverse[lane][:, columns] - difference) <= 1e-5 * size)
     assert compared >= 8
