@@ -256,7 +256,7 @@ def plot(report: Report) -> Any:
     columns = min(5, len(report.methods))
     rows = -(-len(report.methods) // columns)
     figure, axes = plt.subplots(
-        rows, columns, figsize=(2.5 * columns + 0.6, 2.3 * rows + 1.0), sharex=True, sharey=True, squeeze=False
+        rows, columns, figsize=(max(2.5 * columns + 0.6, 8), 2.3 * rows + 1.0), sharex=True, sharey=True, squeeze=False
     )
     angles = [task for task in report.tasks if task != "translation"]
     # The translation stands apart, on the right of the angles.

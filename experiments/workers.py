@@ -88,6 +88,11 @@ def _try(cell: Cell, settings: Settings, oracle: bool) -> Outcome:
         return Outcome(cell, None, traceback.format_exc())
 
 
+def _follow(parent: Any) -> None:
+    parent.join()
+    os._exit(1)
+
+
 def _work(pipe: Connection, core: int, settings: Settings, oracle: bool) -> None:
     """The life of a worker: takes cells until the pipe closes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent sees to it
@@ -96,7 +101,7 @@ def _work(pipe: Connection, core: int, settings: Settings, oracle: bool) -> None
     parent = multiprocessing.parent_process()
     if parent is not None:
         # A parent that is killed outright cannot stop its workers.
-        threading.Thread(target=lambda: (parent.join(), os._exit(1)), daemon=True).start()
+        threading.Thread(target=_follow, args=(parent,), daemon=True).start()
     with contextlib.suppress(EOFError):
         while True:
             pipe.send(_try(Cell(*pipe.recv()), settings, oracle))

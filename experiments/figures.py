@@ -1,0 +1,85 @@
+"""The paper's figures from live data, and what a researcher looks at: regions, PV curve, criterion, weights.
+
+  python -m experiments.figures --out DIR                    all of them, as PNG and PDF
+  python -m experiments.figures --only domains transfer      some of them
+  python -m experiments.figures --task 60 --seed 7           of another task, another draw
+
+The regions take the time: every method is tuned over its whole grid, as in the table.
+"""
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+
+matplotlib.use("Agg")
+
+import matplotlib.pyplot as plt
+
+from experiments import figures_domains, figures_models
+from experiments.figures_style import STYLE, Scene
+from experiments.methods import METHODS
+from experiments.moons import TASKS
+from experiments.results import Settings
+
+__all__ = ["FIGURES", "main"]
+
+FIGURES: dict[str, Callable[[Scene], Any]] = {
+    "domains": figures_domains.domains,
+    "transfer": figures_domains.transfer,
+    "reverse": figures_domains.reverse,
+    "pv_curve": figures_models.pv_curve,
+    "criterion": figures_models.criterion,
+    "weights": figures_models.weights,
+    "regions": figures_models.regions,
+}
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m experiments.figures", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    defaults = Settings()
+    parser.add_argument("--out", type=Path, default=Path("results/figures"), help="folder (default results/figures)")
+    parser.add_argument("--task", default="40", choices=TASKS, help="of all figures but the domains (default 40)")
+    parser.add_argument("--seed", type=int, default=defaults.seed, help=f"of the data (default {defaults.seed})")
+    parser.add_argument("--only", nargs="+", choices=list(FIGURES), default=list(FIGURES), help="which (default: all)")
+    parser.add_argument(
+        "--methods", nargs="+", choices=list(METHODS), default=list(METHODS), help="whose regions (default: all)"
+    )
+    parser.add_argument("--per-class", type=int, default=defaults.per_class, help="source and target points")
+    parser.add_argument("--test-size", type=int, default=defaults.test_size, help="fresh target points")
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Reads the options and writes the figures."""
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    for name, least in (("seed", 0), ("per_class", 5), ("test_size", 2)):
+        if getattr(options, name) < least:
+            parser.error(f"--{name.replace('_', '-')} must be at least {least}; it is {getattr(options, name)}")
+    settings = Settings(options.seed, options.per_class, options.test_size)
+    scene = Scene(options.task, settings, tuple(name for name in METHODS if name in options.methods))
+    try:
+        options.out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        parser.error(f"--out {options.out}: {error}")
+    wanted = [name for name in FIGURES if name in options.only]
+    for number, name in enumerate(wanted, 1):
+        began = time.perf_counter()
+        with plt.rc_context(STYLE):
+            figure = FIGURES[name](scene)
+            for ending in ("png", "pdf"):
+                figure.savefig(options.out / f"{name}.{ending}")
+            plt.close(figure)
+        seconds = time.perf_counter() - began
+        print(f"[{number}/{len(wanted)}] {options.out / name}.png .pdf in {seconds:.1f} s", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,149 @@
+"""Figures of what was learnt: PV curve and chosen radii, the criteria over the grid, voters' weights, regions."""
+
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.lines import Line2D
+
+import pvmincq_jax as pvm
+from experiments.figures_style import Scene, bare, points, task_name
+
+__all__ = ["criterion", "pv_curve", "regions", "weights"]
+
+OURS = ("PV-MinCq", "PV-MinCq+")
+_RULES = {"PV-MinCq": "R_S + PV", "PV-MinCq+": "R_S + PV + C-bound"}
+_TEST_POINTS = 200
+
+
+def pv_curve(scene: Scene) -> Any:
+    """Every step of PV as the radius grows, the radii of the grid, and the chosen ones."""
+    curve = pvm.pv_curve(scene.data.source, scene.data.target)
+    last = float(curve.radii[-1])
+    figure, axis = plt.subplots(figsize=(7, 4.2))
+    axis.step([0, *curve.radii, 1.15 * last], [1, *curve.pv, curve.pv[-1]], where="post", color="black", linewidth=1.5)
+    grid = scene.fitted(OURS[0]).details.sweep.radii
+    axis.plot(grid, curve.at(grid), "o", color="white", markeredgecolor="black", markersize=5)
+    handles = [
+        Line2D([], [], color="black", label="PV, exact"),
+        Line2D([], [], color="white", marker="o", markeredgecolor="black", label="radii of the grid"),
+    ]
+    looks: tuple[Any, ...] = ({"linestyle": "--", "linewidth": 1.4}, {"linestyle": ":", "linewidth": 2.2})
+    for method, look in zip(OURS, looks):
+        params = scene.fitted(method).params
+        axis.axvline(params["radius"], color="0.35", **look)
+        label = f"chosen by {method}: {params['radius']:.2f}, PV = {params['pv']:.2f}"
+        handles.append(Line2D([], [], color="0.35", label=label, **look))
+    axis.legend(handles=handles, loc="upper right", frameon=True, framealpha=1)
+    axis.set(xlabel="radius", ylabel="perturbed variation", xlim=(0, 1.15 * last), ylim=(-0.02, 1.02))
+    axis.set_title(f"Perturbed variation of source and target, {task_name(scene.task)}")
+    figure.tight_layout()
+    return figure
+
+
+def criterion(scene: Scene) -> Any:
+    """Both criteria over radius and margin, at the gamma that each rule chose; the chosen point is framed."""
+    figure, axes = plt.subplots(1, 2, figsize=(11, 5))
+    for axis, method in zip(axes, OURS):
+        found = scene.fitted(method).details
+        sweep, choice = found.sweep, found.choice
+        row, gamma, column = choice.grid_index
+        scores = choice.scores[:, gamma, :]
+        finite = np.where(np.isfinite(scores), scores, np.nan)
+        image = axis.imshow(finite, origin="lower", aspect="auto", cmap="Greys")
+        middle = np.nanmin(finite) + 0.55 * (np.nanmax(finite) - np.nanmin(finite))
+        for (r, k), score in np.ndenumerate(finite):
+            text = "no\nsolution" if np.isnan(score) else f"{score:.3f}"
+            axis.text(k, r, text, ha="center", va="center", fontsize=8, color="white" if score > middle else "black")
+        frame = plt.Rectangle((column - 0.5, row - 0.5), 1, 1, fill=False, linewidth=2.5, edgecolor="tab:red", zorder=3)
+        frame.set_clip_on(False)
+        axis.add_patch(frame)
+        axis.set_xticks(range(len(sweep.margins)), [f"{margin:g}" for margin in sweep.margins])
+        axis.set_yticks(range(len(sweep.radii)), [f"{r:.2f} ({pv:.2f})" for r, pv in zip(sweep.radii, sweep.pv)])
+        axis.set(xlabel="margin, as a fraction of the largest", ylabel="radius (and its PV)")
+        axis.set_title(
+            f"{method}: {_RULES[method]}, the lower the better\nat its gamma, {choice.gamma:.2f}; framed: chosen"
+        )
+        figure.colorbar(image, ax=axis, pad=0.02)
+    figure.suptitle(f"What the choice is made by, {task_name(scene.task)}: no target label in it")
+    figure.tight_layout()
+    return figure
+
+
+def weights(scene: Scene) -> Any:
+    """Where the voters sit and how much each says, and the weights in order, against their bounds."""
+    figure, axes = plt.subplots(2, 2, figsize=(10, 7.2), width_ratios=(1.15, 1))
+    for (left, right), method in zip(axes, OURS):
+        model = scene.fitted(method).details.model
+        voting = model.label_weights > 0
+        # A voter's weight is within one over their number.
+        scaled = model.weights * np.sum(voting)
+        points(left, model.centers[~voting], size=10, color="0.75")
+        for sign, marker, color, edge in ((1, "o", "#08306b", "#08306b"), (-1, "s", "#fdae6b", "#7f2704")):
+            rows = voting & (np.sign(scaled) == sign)
+            left.scatter(
+                *model.centers[rows].T,
+                s=1 + 20 * np.abs(scaled[rows]),
+                marker=marker,
+                color=color,
+                edgecolor=edge,
+                linewidths=0.5,
+            )
+        bare(left)
+        left.set_title(f"{method}: voters, sized by weight")
+        ordered = np.sort(scaled[voting])
+        place = np.arange(1, len(ordered) + 1)
+        right.axhline(0, color="0.6", linewidth=0.8)
+        for bound in (-1, 1):
+            right.axhline(bound, color="0.4", linestyle="--", linewidth=1)
+        right.fill_between(place, ordered, step="mid", color="0.85")
+        right.plot(place, ordered, drawstyle="steps-mid", color="black", linewidth=1.5)
+        at_bound = int(np.sum(np.abs(ordered) > 1 - 1e-6))
+        right.set_title(f"weights in order: {at_bound} of {len(ordered)} at a bound (dashed)")
+        right.set(xlabel="voter", ylabel="weight x number of voters", ylim=(-1.15, 1.15), xlim=(0, len(ordered) + 1))
+    handles = [
+        Line2D([], [], marker="o", linestyle="none", color="#08306b", label="votes for +1"),
+        Line2D([], [], marker="s", linestyle="none", color="#fdae6b", markeredgecolor="#7f2704", label="for -1"),
+        Line2D([], [], marker="x", linestyle="none", color="0.7", label="target point without a partner"),
+    ]
+    figure.legend(handles=handles, loc="lower center", ncols=3)
+    figure.suptitle(f"Weights of the voters, {task_name(scene.task)}")
+    figure.tight_layout(rect=(0, 0.04, 1, 1))
+    return figure
+
+
+def regions(scene: Scene) -> Any:
+    """What each tuned method says around the target, with test points, which none of them has seen."""
+    data = scene.data
+    columns = min(5, len(scene.methods))
+    rows = -(-len(scene.methods) // columns)
+    figure, axes = plt.subplots(rows, columns, figsize=(2.6 * columns + 0.4, 2.7 * rows + 0.8), squeeze=False)
+    low, high = data.test.min(axis=0) - 0.35, data.test.max(axis=0) + 0.35
+    first, second = np.meshgrid(np.linspace(low[0], high[0], 160), np.linspace(low[1], high[1], 160))
+    around = np.stack([first.ravel(), second.ravel()], axis=1)
+    for axis, method in zip(axes.flat, scene.methods):
+        fitted = scene.fitted(method)
+        values = fitted.decision(around).reshape(first.shape)
+        axis.contourf(
+            first, second, np.sign(values), levels=[-2, 0, 2], colors=["#fee6ce", "#d6e3f3"], hatches=["", "////"]
+        )
+        if np.min(values) < 0 < np.max(values):
+            axis.contour(first, second, values, levels=[0], colors="black", linewidths=1.2)
+        points(axis, data.test[:_TEST_POINTS], data.test_labels[:_TEST_POINTS], size=7)
+        accuracy = 100 * np.mean(fitted.decision(data.test) * data.test_labels > 0)
+        text = "∅" if fitted.degenerate else f"{accuracy:.1f} %"
+        axis.set(xticks=[], yticks=[], title=f"{method}  {text}", xlim=(low[0], high[0]), ylim=(low[1], high[1]))
+        axis.set_aspect("equal")
+    for axis in axes.flat[len(scene.methods) :]:
+        axis.set_visible(False)
+    handles, names = axes.flat[0].get_legend_handles_labels()
+    handles += [
+        plt.Rectangle((0, 0), 1, 1, facecolor="#d6e3f3", edgecolor="0.3", hatch="////"),
+        plt.Rectangle((0, 0), 1, 1, facecolor="#fee6ce", edgecolor="0.3"),
+    ]
+    figure.suptitle(
+        f"Decision regions on the target, {task_name(scene.task)}; accuracy on {len(data.test)} test points"
+    )
+    figure.tight_layout(rect=(0, 0.07 if rows > 1 else 0.12, 1, 1))
+    figure.legend(handles, [*names, "region of +1", "region of -1"], loc="lower center", ncols=4)
+    return figure

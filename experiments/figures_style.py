@@ -1,0 +1,72 @@
+"""What the figures share: the task that they show, fitted methods, and marks that are told apart without colour."""
+
+from typing import Any
+
+import numpy as np
+
+from experiments.methods import METHODS, Fitted
+from experiments.moons import DomainTask, moons_task
+from experiments.results import Settings
+
+__all__ = ["CLASSES", "STYLE", "Scene", "bare", "points", "task_name"]
+
+STYLE: dict[Any, Any] = {
+    "font.size": 9,
+    "axes.titlesize": 10,
+    "figure.dpi": 100,
+    "savefig.dpi": 160,
+    "savefig.bbox": "tight",
+    "hatch.linewidth": 0.4,
+    "legend.frameon": False,
+}
+# Label, name, marker and colours: dark filled circles against light squares with an edge.
+CLASSES = (
+    (1.0, "class +1", {"marker": "o", "color": "#08306b", "edgecolor": "#08306b"}),
+    (-1.0, "class -1", {"marker": "s", "color": "#fdae6b", "edgecolor": "#7f2704"}),
+)
+
+
+def task_name(task: str) -> str:
+    """As a title says it."""
+    return "translation" if task == "translation" else f"{task}° rotation"
+
+
+class Scene:
+    """One draw of one task, and the methods tuned on it, each once and only when asked for."""
+
+    def __init__(self, task: str, settings: Settings, methods: tuple[str, ...]) -> None:
+        """Draws the task."""
+        self.task, self.settings, self.methods = task, settings, methods
+        self.data = self.draw(task)
+        self._fitted: dict[str, Fitted] = {}
+
+    def draw(self, task: str) -> DomainTask:
+        """Any task with this scene's seed and sizes."""
+        settings = self.settings
+        return moons_task(
+            task, settings.seed, per_class=settings.per_class, test_size=settings.test_size, noise=settings.noise
+        )
+
+    def fitted(self, method: str) -> Fitted:
+        """A method tuned on the scene's task, without target labels."""
+        if method not in self._fitted:
+            data = self.data
+            self._fitted[method] = METHODS[method].fit(data.source, data.source_labels, data.target, self.settings.seed)
+        return self._fitted[method]
+
+
+def bare(axis: Any) -> None:
+    """Equal scales and no ticks: positions matter, coordinates do not."""
+    axis.set_aspect("equal", adjustable="datalim")
+    axis.set_xticks([])
+    axis.set_yticks([])
+
+
+def points(axis: Any, x: np.ndarray, labels: np.ndarray | None = None, *, size: float = 14, **style: Any) -> None:
+    """A sample: its classes as circles and squares, or without labels as grey crosses."""
+    if labels is None:
+        axis.scatter(*x.T, **{"s": size, "marker": "x", "color": "0.35", "linewidths": 0.8, **style})
+        return
+    for label, name, look in CLASSES:
+        rows = labels == label
+        axis.scatter(*x[rows].T, **{"s": size, "linewidths": 0.5, "label": name, **look, **style})
