@@ -1,6 +1,7 @@
 """How fast MinCq is solved: beside other solvers at equal accuracy, and as the number of voters grows."""
 
 import argparse
+import functools
 import subprocess
 import sys
 import time
@@ -158,7 +159,7 @@ def _compare(n: int, gamma: float, count: int, arguments: argparse.Namespace) ->
         accurate, row[f"{name}_error"] = _loosest(solve, judge)
         if accurate is None:
             row[f"{name}_note"] = "never accurate enough; timed at 1e-13"
-        runs[name] = lambda solve=solve, at=accurate or 1e-13: solve(at)
+        runs[name] = functools.partial(solve, accurate or 1e-13)
     seconds = best_seconds(runs, arguments.repeats if n <= 300 else 1 + (arguments.repeats > 1))
     for name, value in seconds.items():
         row[f"{name}_ms"] = 1e3 * value / count

@@ -12,7 +12,11 @@ from pvmincq_jax.factor import *
 from pvmincq_jax.matching import *
 from pvmincq_jax.mincq import *
 from pvmincq_jax.pac_bayes import *
+from pvmincq_jax.pvmincq import *
+from pvmincq_jax.resampling import *
 from pvmincq_jax.selflabel import *
+from pvmincq_jax.sweep import *
+from pvmincq_jax.validation import *
 from pvmincq_jax.voters import *
 
 __version__ = "0.1.0"

@@ -15,8 +15,8 @@ __all__ = ["VoteFactor", "vote_factor"]
 # singular value, and the second moment, orthogonal parts, by its square: below 1e-9 of itself for margins down to
 # 1e-6 mu_max. In float32 rounding comes first.
 _TOLERANCE = 1e-11
-# Ranks are rounded up to a multiple, so that nearby problems share a compiled program.
-_BUCKET = 8
+# Ranks are rounded up to one of 16, 24, 32, 48, 64, 96, ..., so that nearby problems share a compiled program.
+_SMALLEST_RANK = 16
 # Below this size a plain SVD is as fast as a randomised one.
 _SMALL = 200
 
@@ -49,6 +49,14 @@ def _row_basis(votes: np.ndarray, tolerance: float) -> np.ndarray:
         sample *= 2
     _, singular, rows = np.linalg.svd(votes, full_matrices=False)
     return rows[: int(np.sum(singular > tolerance * singular[0]))]
+
+
+def _rounded_up(rank: int) -> int:
+    """The next of 16 * 2^k and 24 * 2^k."""
+    size = _SMALLEST_RANK
+    while size < rank:
+        size = size * 3 // 2 if size & (size - 1) == 0 else size * 4 // 3
+    return size
 
 
 def vote_factor(
@@ -104,7 +112,7 @@ def vote_factor(
     if rank is None:
         floor = max(_TOLERANCE, 4 * float(np.finfo(dtype).eps)) if tolerance is None else tolerance
         basis = _row_basis(concrete, floor)
-        rank = min(smaller, -(-max(len(basis), 1) // _BUCKET) * _BUCKET)
+        rank = min(smaller, _rounded_up(len(basis)))
     else:
         basis = np.linalg.svd(concrete, full_matrices=False)[2][:rank]
     right = jnp.asarray(np.concatenate([basis, np.zeros((rank - len(basis), basis.shape[1]), dtype)]))

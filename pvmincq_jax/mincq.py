@@ -153,14 +153,16 @@ def _solve_jvp(solver: Solver, primals: tuple, tangents: tuple) -> tuple[qp.BoxQ
     weights_dot = qp.solution_tangent(
         problem.factor, margins, inside, margins_dot * multiplier - gradient_dot, margin_dot - margins_dot @ weights
     )
-    still = jax.tree.map(jnp.zeros_like, (zeta, multiplier))
     return solution, qp.BoxQPSolution(
-        jnp.where(problem.skip, 0.0, weights_dot), *still, np.zeros(iterations.shape, jax.dtypes.float0)
+        x=jnp.where(problem.skip, 0.0, weights_dot),
+        zeta=jnp.zeros_like(zeta),
+        multiplier=jnp.zeros_like(multiplier),
+        iterations=np.zeros(iterations.shape, jax.dtypes.float0),  # type: ignore[arg-type]
     )
 
 
-@functools.partial(jax.jit, static_argnames=("solver", "masked"))
-def _mincq(
+@functools.partial(jax.jit, static_argnames=("solver", "turn"))
+def solve_mincq(
     votes: Array,
     labels: Array,
     margin: Array,
@@ -168,10 +170,15 @@ def _mincq(
     voter_mask: Array,
     factor: VoteFactor,
     solver: Solver,
-    masked: bool,
+    turn: bool,
 ) -> MinCqSolution:
+    """`mincq` on checked arrays of one dtype.
+
+    With voters masked out, the rows of F are no longer orthogonal, which costs digits below 1e-3 mu_max; ``turn`` makes
+    them so again, at the price of an SVD.
+    """
     dtype = votes.dtype
-    bad = ~(jnp.isfinite(jnp.sum(jnp.abs(votes))) & jnp.isfinite(margin) & jnp.any(voter_mask))
+    bad = ~(jnp.isfinite(jnp.sum(jnp.abs(votes))) & jnp.any(voter_mask))
     # Comparisons with NaN are False, so these catch NaN labels and sample weights as well.
     bad |= ~(jnp.max(jnp.abs(labels)) <= 1)
     bad |= ~(jnp.all(jnp.isfinite(factor.left)) & jnp.all(jnp.isfinite(factor.right)))
@@ -179,11 +186,13 @@ def _mincq(
         total = jnp.sum(sample_weights)
         bad |= ~(jnp.min(sample_weights) >= 0) | ~(total > 0) | ~jnp.isfinite(total)
     # A bad lane goes on with ones in place of its input: its derivatives are then 0, and what it shares with other
-    # lanes gets no NaN from it.
-    votes, labels, margin, sample_weights, voter_mask, factor = jax.tree.map(
-        lambda part: jnp.where(bad, jnp.ones_like(part), part),
-        (votes, labels, margin, sample_weights, voter_mask, factor),
+    # lanes gets no NaN from it. The margin is looked at apart, so that a vmap over margins shares all the rest.
+    votes, labels, sample_weights, voter_mask, factor = jax.tree.map(
+        lambda part: jnp.where(bad, jnp.ones_like(part), part), (votes, labels, sample_weights, voter_mask, factor)
     )
+    unknown = ~jnp.isfinite(margin)
+    margin = jnp.where(bad | unknown, 1.0, margin)
+    bad |= unknown
     shares = _normalised(sample_weights, votes.shape[0], dtype)
     margins = jnp.where(voter_mask, _margins(votes, labels, shares), 0.0)
     bound = 1 / jnp.sum(voter_mask).astype(dtype)
@@ -200,7 +209,7 @@ def _mincq(
     root = jnp.sqrt(jax.lax.stop_gradient(shares))
     orthogonal, triangular = jnp.linalg.qr(root[:, None] * factor.left)
     rows = triangular @ factor.right
-    if masked:
+    if turn:
         # A factor of more voters spans directions in which those left can only cancel: turned so that F's rows there
         # are zero, they cost no digits.
         rotation, singular, right = jnp.linalg.svd(jnp.where(voter_mask, rows, 0.0), full_matrices=False)
@@ -333,7 +342,7 @@ def mincq(
             f"factor is of other votes: it is for {factor.left.shape[0]} points and {factor.right.shape[1]} voters, "
             f"and the votes are {votes.shape[0]} x {votes.shape[1]}"
         )
-    return _mincq(
+    return solve_mincq(
         votes,
         labels,
         jnp.asarray(margin, votes.dtype),

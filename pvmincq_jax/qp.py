@@ -125,14 +125,19 @@ def solve_interior_point(problem: BoxQP) -> BoxQPSolution:
     # At mu_max the equality may bind no coordinate that is free: it is then left out, with multiplier 0.
     binding = jnp.any(free & (problem.normal != 0)).astype(dtype)
     a = problem.normal / normal_scale * binding
-    factor_scale = jnp.linalg.norm(problem.factor @ start)
-    F = problem.factor / factor_scale
+    # F itself stays as it is, and unbatched under a vmap over margins: its products are scaled instead.
+    F = problem.factor
+    factor_scale = jnp.linalg.norm(F @ start)
+
+    def to_rows(vector: Array) -> Array:
+        return (F @ vector) / factor_scale
+
+    def to_columns(vector: Array) -> Array:
+        return (F.T @ vector) / factor_scale
+
     q = problem.dual_target * (factor_scale / normal_scale * binding)
-    e = a - F.T @ q
+    e = a - to_columns(q)
     b = binding
-    rows = jnp.concatenate([F, -e[None]])
-    constant = jnp.concatenate([jnp.eye(rank, dtype=dtype), q[None]])
-    constant = (constant @ constant.T).at[-1, -1].add(1 - binding)
     number_free = jnp.sum(free)
 
     def slacks(u: Array) -> tuple[Array, Array]:
@@ -140,8 +145,8 @@ def solve_interior_point(problem: BoxQP) -> BoxQPSolution:
 
     def residual(iterate: _Iterate) -> Array:
         """Relative duality gap, and error in the equality: zero only at a solution."""
-        reduced = F.T @ iterate.zeta - e * iterate.y
-        z, votes = iterate.zeta + q * iterate.y, F @ iterate.u
+        reduced = to_columns(iterate.zeta) - e * iterate.y
+        z, votes = iterate.zeta + q * iterate.y, to_rows(iterate.u)
         primal = votes @ votes / 2
         least = jnp.where(free, -box * jnp.abs(reduced), reduced * iterate.u)
         dual = iterate.y * b - z @ z / 2 + jnp.sum(least)
@@ -154,13 +159,16 @@ def solve_interior_point(problem: BoxQP) -> BoxQPSolution:
     def step(state: _State) -> _State:
         u, zeta, y, lower, upper = at = state.iterate
         s_l, s_u = slacks(u)
-        to_votes = zeta + q * y - F @ u
+        to_votes = zeta + q * y - to_rows(u)
         to_equality = b - a @ u
-        dual_error = F.T @ zeta - e * y - lower + upper
+        reduced = to_columns(zeta) - e * y
         D = lower / s_l + upper / s_u
         D_inverse = jnp.where(free, 1 / jnp.where(free, D, 1.0), 0.0)
 
-        system = constant + (rows * D_inverse) @ rows.T
+        corner = q - to_rows(D_inverse * e)
+        last = q @ q + e @ (D_inverse * e) + 1 - binding
+        block = jnp.eye(rank, dtype=dtype) + ((F * D_inverse) @ F.T) / factor_scale**2
+        system = jnp.block([[block, corner[:, None]], [corner[None], last[None, None]]])
         diagonal = jnp.diag(system)
         scale = 1 / jnp.sqrt(jnp.where(diagonal > 0, diagonal, 1.0))
         scaled = system * scale[:, None] * scale + 4 * epsilon * jnp.eye(rank + 1, dtype=dtype)
@@ -168,18 +176,19 @@ def solve_interior_point(problem: BoxQP) -> BoxQPSolution:
 
         def newton(g: Array, r_z: Array, r_b: Array) -> tuple[Array, Array, Array]:
             """Solves D du + F'dzeta - e dy = g, F du - dzeta - q dy = r_z, a'du = r_b."""
-            right = rows @ (D_inverse * g) + jnp.concatenate([-r_z, (r_b - q @ r_z)[None]])
+            weighted = D_inverse * g
+            right = jnp.concatenate([to_rows(weighted) - r_z, (r_b - q @ r_z - e @ weighted)[None]])
             dual = scale * jax.scipy.linalg.cho_solve((cholesky, True), scale * right)
             d_zeta, d_y = dual[:-1], dual[-1]
-            return D_inverse * (g - F.T @ d_zeta + e * d_y), d_zeta, d_y
+            return D_inverse * (g - to_columns(d_zeta) + e * d_y), d_zeta, d_y
 
         def direction(aim_lower: Array, aim_upper: Array, refine: bool) -> _Iterate:
             """The Newton direction that aims at lower * s_l = aim_lower and upper * s_u = aim_upper."""
-            g = jnp.where(free, aim_lower / s_l - aim_upper / s_u - (F.T @ zeta - e * y), 0.0)
+            g = jnp.where(free, aim_lower / s_l - aim_upper / s_u - reduced, 0.0)
             du, d_zeta, d_y = newton(g, to_votes, to_equality)
             if refine:
-                left_g = jnp.where(free, g - (D * du + F.T @ d_zeta - e * d_y), 0.0)
-                more = newton(left_g, to_votes - (F @ du - d_zeta - q * d_y), to_equality - a @ du)
+                left_g = jnp.where(free, g - (D * du + to_columns(d_zeta) - e * d_y), 0.0)
+                more = newton(left_g, to_votes - (to_rows(du) - d_zeta - q * d_y), to_equality - a @ du)
                 du, d_zeta, d_y = du + more[0], d_zeta + more[1], d_y + more[2]
             d_lower = jnp.where(free, (aim_lower - lower * du) / s_l - lower, 0.0)
             d_upper = jnp.where(free, (aim_upper + upper * du) / s_u - upper, 0.0)
@@ -206,7 +215,7 @@ def solve_interior_point(problem: BoxQP) -> BoxQPSolution:
         after = move(jnp.minimum(1.0, reach * longest(corrector)), corrector)
 
         error = residual(after)
-        usable = jnp.isfinite(error) & jnp.all(jnp.isfinite(dual_error))
+        usable = jnp.isfinite(error)
         better = usable & (error < state.best_residual)
         without_progress = jnp.where(better, 0, state.without_progress + 1)
         return _State(
@@ -222,7 +231,7 @@ def solve_interior_point(problem: BoxQP) -> BoxQPSolution:
     # Complementarity that adds up to the scale of the objective.
     barrier = 1 / (2 * jnp.maximum(number_free, 1)).astype(dtype)
     first = _Iterate(
-        start, F @ start - q, binding, jnp.where(free, barrier / s_l, 0.0), jnp.where(free, barrier / s_u, 0.0)
+        start, to_rows(start) - q, binding, jnp.where(free, barrier / s_l, 0.0), jnp.where(free, barrier / s_u, 0.0)
     )
     zero = jnp.zeros((), jnp.int32)
     state = _State(first, first, jnp.full((), jnp.inf, dtype), zero, zero, problem.skip)

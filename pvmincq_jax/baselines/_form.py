@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.spatial.distance import cdist
 
-from pvmincq_jax._checks import check_labels, check_points, check_positive, check_same_dimension
+from pvmincq_jax._checks import check_points, check_positive, check_same_dimension
+from pvmincq_jax._folds import Sample, canonical_order, prepare
 from pvmincq_jax._types import ArrayLike
 
 __all__ = ["KernelModel", "Sample", "canonical_order", "kernel_decision", "prepare", "rbf_kernel", "read_params"]
@@ -26,66 +27,6 @@ class KernelModel(NamedTuple):
     weights: np.ndarray
     bias: np.ndarray
     gamma: np.ndarray
-
-
-class Sample(NamedTuple):
-    """A task's arrays, checked, in float64 and in canonical order.
-
-    Attributes:
-      source: ``[m_s, d]``.
-      labels: ``[m_s]``.
-      target: ``[m_t, d]``.
-      source_order: the caller's row of each source row ``[m_s]``.
-      target_order: the caller's row of each target row ``[m_t]``.
-    """
-
-    source: np.ndarray
-    labels: np.ndarray
-    target: np.ndarray
-    source_order: np.ndarray
-    target_order: np.ndarray
-
-
-def canonical_order(points: np.ndarray, labels: np.ndarray | None = None) -> np.ndarray:
-    """The order of the rows by first coordinate, then second, and so on; equal points by label.
-
-    Rows that are equal in all of it are interchangeable, so whatever is computed in this order is blind to the order
-    in which the rows came.
-
-    Args:
-      points: ``[m, d]``.
-      labels: ``[m]`` or None.
-
-    Returns:
-      Row numbers ``[m]``.
-
-    Example:
-      >>> canonical_order(np.array([[2.0, 0.0], [1.0, 5.0], [1.0, 3.0]]))
-      array([2, 1, 0])
-    """
-    columns = [*points.T] if labels is None else [*points.T, labels]
-    return np.lexsort(columns[::-1])
-
-
-def prepare(source: ArrayLike, labels: ArrayLike, target: ArrayLike) -> Sample:
-    """Checks a task and puts its rows into canonical order.
-
-    Args:
-      source: ``[m_s, d]``.
-      labels: ``[m_s]`` in {-1, +1}, both classes present.
-      target: ``[m_t, d]``.
-
-    Returns:
-      A `Sample`.
-    """
-    check_points("source", source)
-    check_points("target", target)
-    check_same_dimension("source", source, "target", target)
-    check_labels("labels", labels, np.shape(source)[0], soft=False, both_classes=True)
-    source, target = np.asarray(source, dtype=float), np.asarray(target, dtype=float)
-    labels = np.asarray(labels, dtype=float)
-    source_order, target_order = canonical_order(source, labels), canonical_order(target)
-    return Sample(source[source_order], labels[source_order], target[target_order], source_order, target_order)
 
 
 def read_params(kind: type, params: Any) -> Any:

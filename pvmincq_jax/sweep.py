@@ -1,0 +1,381 @@
+"""The whole grid in one call: folds x radii x gammas x margins.
+
+Matchings are drawn on the host, once per fold and radius. Everything after them is one compiled computation over
+arrays of fixed shape: an unmatched point has weight 0, a fold's own points have mask 0, and the votes of one gamma
+are factored once for all folds, radii and margins.
+"""
+
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from pvmincq_jax._checks import check_positive, check_rank
+from pvmincq_jax._folds import check_folds, fold_numbers
+from pvmincq_jax._graph import space_graph
+from pvmincq_jax._precision import common_dtype, precision
+from pvmincq_jax._progress import Progress, progress_bar
+from pvmincq_jax._space import Metric, make_space
+from pvmincq_jax._types import Array, ArrayLike, Status
+from pvmincq_jax.cbound import vote_risk
+from pvmincq_jax.curve import pv_curve
+from pvmincq_jax.factor import VoteFactor, vote_factor
+from pvmincq_jax.matching import check_count, draw_matchings
+from pvmincq_jax.mincq import max_margin, solve_mincq
+from pvmincq_jax.pvmincq import MarginUnit, Voters, check_task, voter_centers, voter_mask
+from pvmincq_jax.selflabel import SelfLabels, carry_labels
+from pvmincq_jax.voters import rbf_votes
+
+__all__ = ["RadiusUnit", "Sweep", "default_gammas", "grid_radii", "sweep"]
+
+RadiusUnit = Literal["pv", "bottleneck", "absolute"]
+
+# Levels of PV, the natural scale of the radius: it follows the data on rotations and translations alike.
+PV_LEVELS = (0.6, 0.5, 0.4, 0.3, 0.2, 0.15, 0.1, 0.05, 0.02, 0.0)
+MARGIN_FRACTIONS = (0.01, 0.05, 0.1, 0.2, 0.5)
+# In units of one over the median squared distance within the target.
+GAMMA_MULTIPLES = (1.0, 4.0, 16.0)
+# Relative singular values dropped from the votes, times the smallest margin as a fraction: 1e-7 in the objective.
+_TOLERANCE = 5e-7
+# Up to this fraction of mu_max masked voters cost digits; see `pvmincq_jax.mincq.solve_mincq`.
+_SMALL_MARGIN = 1e-3
+
+
+class Sweep(NamedTuple):
+    """Every figure of the grid; ``[r, g, k]`` counts radii, gammas, margins, and a fold axis comes first.
+
+    Attributes:
+      radii: absolute ``[r]``.
+      gammas: ``[g]``.
+      margins: as given ``[k]``.
+      margin_unit: "absolute" or "fraction".
+      source_risk: of the vote learnt without a fold, on that fold's source points ``[folds, r, g, k]``; NaN if not
+        solved.
+      pv: of the whole samples ``[r]``.
+      c_bound: of the vote learnt from all folds, on its self-labels ``[r, g, k]``.
+      self_risk: risk of that vote on its self-labels ``[r, g, k]``.
+      matched: number of target points with a label ``[r]``.
+      fold_matched: the same without each fold ``[folds, r]``.
+      status: of the vote learnt from all folds, `Status` codes ``[r, g, k]``.
+      fold_status: ``[folds, r, g, k]``.
+      kkt_residual: the largest over the folds and the whole ``[r, g, k]``; NaN where nothing was solved.
+      self_labels: of the whole samples, one per radius.
+    """
+
+    radii: np.ndarray
+    gammas: np.ndarray
+    margins: np.ndarray
+    margin_unit: MarginUnit
+    source_risk: np.ndarray
+    pv: np.ndarray
+    c_bound: np.ndarray
+    self_risk: np.ndarray
+    matched: np.ndarray
+    fold_matched: np.ndarray
+    status: np.ndarray
+    fold_status: np.ndarray
+    kkt_residual: np.ndarray
+    self_labels: tuple[SelfLabels, ...]
+
+
+def default_gammas(target: ArrayLike) -> np.ndarray:
+    """1, 4 and 16 over the median squared distance within the target sample.
+
+    Args:
+      target: ``[m_t, d]``.
+
+    Returns:
+      Increasing gammas ``[3]``.
+
+    Example:
+      >>> default_gammas(np.array([[0.0], [2.0]]))
+      array([0.25, 1.  , 4.  ])
+    """
+    points = np.asarray(target, float)
+    # Medians settle long before all pairs are looked at; canonical rows keep the choice blind to their order.
+    points = points[np.lexsort(points.T[::-1])]
+    points = points[:: max(1, len(points) // 1000)]
+    square = np.sum((points[:, None] - points[None]) ** 2, axis=-1)[np.triu_indices(len(points), 1)]
+    median = float(np.median(square)) if square.size else 0.0
+    if median == 0:
+        raise ValueError("target points coincide: there is no scale for gamma; give gammas")
+    return np.array(GAMMA_MULTIPLES) / median
+
+
+def grid_radii(
+    source: ArrayLike,
+    target: ArrayLike,
+    radii: ArrayLike | Sequence[float],
+    unit: RadiusUnit,
+    metric: Metric = "euclidean",
+) -> np.ndarray:
+    """Absolute radii from levels of PV, fractions of the bottleneck radius, or absolute radii.
+
+    Args:
+      source: ``[m_s, d]``.
+      target: ``[m_t, d]``.
+      radii: ``[r]``. As PV: the share, in [0, 1), that may stay unmatched of what can be matched at all (for samples of
+        one size, PV itself); each gives the smallest radius that reaches it.
+      unit: "pv", "bottleneck" or "absolute".
+      metric: see `pvmincq_jax.match`.
+
+    Returns:
+      Increasing radii ``[r]``.
+
+    Example:
+      >>> grid_radii(np.array([[0.0], [1.0]]), np.array([[1.5], [3.0]]), [0.0, 0.5], "pv")
+      array([0.5, 2. ])
+    """
+    values = np.asarray(radii, float)
+    check_rank("radii", values, 1)
+    if not values.size:
+        raise ValueError("radii is empty")
+    if unit == "absolute":
+        check_positive("radii", values)
+        return np.sort(values)
+    if unit not in ("pv", "bottleneck"):
+        raise ValueError(f"radius_unit must be 'pv', 'bottleneck' or 'absolute'; it is {unit!r}")
+    curve = pv_curve(source, target, metric=metric)
+    if unit == "bottleneck":
+        check_positive("radii", values)
+        return np.sort(values * curve.radii[-1])
+    if not np.all((values >= 0) & (values < 1)):
+        raise ValueError(f"radii must be in [0, 1) as levels of PV; they are {values}")
+    # Rounding in PV must not push a level that is met exactly to the next step.
+    levels = curve.pv[-1] + values * (1 - curve.pv[-1]) + 1e-12
+    return np.sort(curve.radii[np.argmax(curve.pv[None] <= levels[:, None], axis=1)])
+
+
+def sweep(
+    source: ArrayLike,
+    source_labels: ArrayLike,
+    target: ArrayLike,
+    *,
+    radii: ArrayLike | Sequence[float] = PV_LEVELS,
+    margins: ArrayLike | Sequence[float] = MARGIN_FRACTIONS,
+    gammas: ArrayLike | None = None,
+    folds: int = 5,
+    draws: int = 1,
+    seed: int = 0,
+    voters: Voters = "target",
+    radius_unit: RadiusUnit = "pv",
+    margin_unit: MarginUnit = "fraction",
+    metric: Metric = "euclidean",
+    chunk: int = 16,
+    progress: Progress = None,
+) -> Sweep:
+    """Learns PV-MinCq at every point of a grid, on all folds but one and on the whole, without target labels.
+
+    Args:
+      source: ``[m_s, d]``.
+      source_labels: ``[m_s]`` in {-1, +1}.
+      target: ``[m_t, d]``.
+      radii: see `grid_radii`; levels of PV from 0.6 to 0 unless given.
+      margins: fractions of each problem's mu_max, or absolute.
+      gammas: absolute; `default_gammas` of the target when None.
+      folds: of the source, stratified by class; the target is used whole (section 3.4).
+      draws: matchings per fold and radius; 1 is the paper's.
+      seed: of folds and matchings.
+      voters: see `pvmincq_jax.pv_mincq`.
+      radius_unit: how to read ``radii``.
+      margin_unit: how to read ``margins``.
+      metric: see `pvmincq_jax.match`.
+      chunk: how many folds and radii one compiled call takes; bounds the memory and changes nothing else.
+      progress: a bar on standard error: True, False, or None for long work at a terminal; or ``f(done, total)``.
+
+    Returns:
+      A `Sweep`. Points of the grid that are infeasible or without pairs are marked by their status; it is an error if
+      that is all of them.
+    """
+    check_task(source, source_labels, target)
+    dtype = common_dtype(source, target)
+    source, target = np.asarray(source, dtype), np.asarray(target, dtype)
+    labels = np.asarray(source_labels, dtype)
+    margins = _vector("margins", margins)
+    if margin_unit not in ("absolute", "fraction"):
+        raise ValueError(f"margin_unit must be 'absolute' or 'fraction'; it is {margin_unit!r}")
+    if margin_unit == "fraction" and np.any(margins > 1):
+        raise ValueError(f"margins must be in (0, 1] as fractions of mu_max; the largest is {margins.max():g}")
+    gammas = default_gammas(target) if gammas is None else _vector("gammas", gammas)
+    check_folds(folds, int(np.sum(labels < 0)), int(np.sum(labels > 0)))
+    chunk = check_count("chunk", chunk, 1)
+    centers = voter_centers(source, target, voters)
+    radii = grid_radii(source, target, radii, radius_unit, metric)
+
+    numbers = fold_numbers(source, labels, folds, seed)
+    learning = np.stack([np.ones(len(labels), bool), *(numbers != fold for fold in range(folds))])
+    with progress_bar(progress, len(learning) * len(radii) * (1 + len(gammas)), "sweep") as advance:
+        found = _self_labels(source, labels, target, radii, learning, draws, seed, metric, advance)
+        lanes = _lanes(found, learning, voters, dtype)
+        results = [
+            _one_gamma(source, labels, target, centers, float(gamma), margins, margin_unit, lanes, chunk, advance)
+            for gamma in gammas
+        ]
+    if all(np.all(result.status != Status.SOLVED) for result in results):
+        raise ValueError(_all_failed(found, radii, results))
+    shape = (len(learning), len(radii), len(margins))
+    stacked = _Figures(*(np.stack([field.reshape(shape) for field in fields], 2) for fields in zip(*results)))
+    matched = lanes.weights.reshape(len(learning), len(radii), -1) > 0
+    return Sweep(
+        radii=radii,
+        gammas=gammas,
+        margins=margins,
+        margin_unit=margin_unit,
+        source_risk=stacked.source_risk[1:],
+        pv=np.array([one.pv for one in found[0]]),
+        c_bound=stacked.c_bound[0],
+        self_risk=stacked.self_risk[0],
+        matched=matched[0].sum(axis=-1),
+        fold_matched=matched[1:].sum(axis=-1),
+        status=stacked.status[0],
+        fold_status=stacked.status[1:],
+        kkt_residual=np.fmax.reduce(stacked.kkt_residual),
+        self_labels=tuple(found[0]),
+    )
+
+
+def _vector(name: str, values: ArrayLike | Sequence[float]) -> np.ndarray:
+    values = np.asarray(values, float)
+    check_rank(name, values, 1)
+    check_positive(name, values)
+    if not np.size(values):
+        raise ValueError(f"{name} is empty")
+    return values
+
+
+def _self_labels(
+    source: np.ndarray,
+    labels: np.ndarray,
+    target: np.ndarray,
+    radii: np.ndarray,
+    learning: np.ndarray,
+    draws: int,
+    seed: int,
+    metric: Metric,
+    advance: Callable[[int], None],
+) -> list[list[SelfLabels]]:
+    """One matching, or mean of several, per fold and radius, all from one graph; [folds + 1][radii]."""
+    graph = space_graph(make_space(source, target, metric, ties=labels), float(radii.max()))
+
+    def one(rows: np.ndarray, radius: float) -> SelfLabels:
+        advance(1)
+        part = graph.within(radius, rows)
+        return carry_labels(draw_matchings(part, draws, seed=seed), labels[rows])
+
+    return [[one(np.flatnonzero(kept), float(radius)) for radius in radii] for kept in learning]
+
+
+class _Lane(NamedTuple):
+    """One fold and radius; stacked, all of them."""
+
+    labels: Any  # [m_t]
+    weights: Any  # [m_t]
+    mask: Any  # [n]
+    held_out: Any  # [m_s], 1 on the source points to be judged on
+
+
+class _Figures(NamedTuple):
+    """What one lane gives for each margin ``[k]``."""
+
+    source_risk: Any
+    c_bound: Any
+    self_risk: Any
+    status: Any
+    kkt_residual: Any
+
+
+def _lanes(found: list[list[SelfLabels]], learning: np.ndarray, voters: Voters, dtype: np.dtype) -> _Lane:
+    rows = []
+    for kept, per_radius in zip(learning, found):
+        # The whole sample has no fold of its own: it is judged on all its points, a figure that nobody reads.
+        held_out = kept if np.all(kept) else ~kept
+        for one in per_radius:
+            mask = voter_mask(one.weights > 0, kept, voters)
+            rows.append(_Lane(one.labels.astype(dtype), one.weights.astype(dtype), mask, held_out.astype(dtype)))
+    return _Lane(*(np.stack(field) for field in zip(*rows)))
+
+
+@functools.partial(jax.jit, static_argnames=("unit", "turn"))
+def _judge(
+    votes: Array,
+    source_votes: Array,
+    source_labels: Array,
+    factor: VoteFactor,
+    margins: Array,
+    lanes: _Lane,
+    unit: MarginUnit,
+    turn: bool,
+) -> _Figures:
+    """Learns and judges lane after lane; the margins of a lane go side by side."""
+
+    def one_lane(lane: _Lane) -> _Figures:
+        largest = max_margin(votes, lane.labels, lane.weights, lane.mask)
+        mu = margins * largest if unit == "fraction" else margins
+
+        def one_margin(margin: Array) -> _Figures:
+            solution = solve_mincq(votes, lane.labels, margin, lane.weights, lane.mask, factor, "interior_point", turn)
+            return _Figures(
+                source_risk=vote_risk(source_votes, source_labels, solution.weights, lane.held_out),
+                c_bound=solution.c_bound,
+                self_risk=vote_risk(votes, lane.labels, solution.weights, lane.weights),
+                status=solution.status,
+                kkt_residual=solution.kkt_residual,
+            )
+
+        return jax.vmap(one_margin)(mu)
+
+    return jax.lax.map(one_lane, lanes)
+
+
+def _chunks(lanes: _Lane, size: int) -> Iterator[tuple[_Lane, int]]:
+    """Equal pieces, so that one compiled program serves all; the last is filled up with lanes that are dropped."""
+    total = len(lanes.labels)
+    for start in range(0, total, size):
+        take = np.minimum(np.arange(start, start + size), total - 1)
+        yield _Lane(*(np.asarray(field)[take] for field in lanes)), min(size, total - start)
+
+
+def _one_gamma(
+    source: np.ndarray,
+    labels: np.ndarray,
+    target: np.ndarray,
+    centers: np.ndarray,
+    gamma: float,
+    margins: np.ndarray,
+    unit: MarginUnit,
+    lanes: _Lane,
+    chunk: int,
+    advance: Callable[[int], None],
+) -> _Figures:
+    """All folds, radii and margins of one gamma; fields are ``[lanes, k]``."""
+    dtype = target.dtype
+    with precision(dtype):
+        votes, source_votes = rbf_votes(target, centers, gamma), rbf_votes(source, centers, gamma)
+        # Absolute margins may be any fraction of mu_max.
+        smallest = float(np.min(margins)) if unit == "fraction" else _SMALL_MARGIN
+        factor = vote_factor(votes, tolerance=max(_TOLERANCE * smallest, 4 * float(np.finfo(dtype).eps)))
+        wanted = jnp.asarray(margins, dtype)
+        judge_labels = jnp.asarray(labels, dtype)
+    turn = smallest <= _SMALL_MARGIN
+
+    def work(piece: tuple[_Lane, int]) -> _Figures:
+        with precision(dtype):
+            figures = jax.device_get(_judge(votes, source_votes, judge_labels, factor, wanted, piece[0], unit, turn))
+        advance(piece[1])
+        return _Figures(*(field[: piece[1]] for field in figures))
+
+    # One after the other: XLA's own threads deadlock when as many computations as cores wait for them.
+    pieces = [work(piece) for piece in _chunks(lanes, min(chunk, len(lanes.labels)))]
+    return _Figures(*(np.concatenate(fields) for fields in zip(*pieces)))
+
+
+def _all_failed(found: list[list[SelfLabels]], radii: np.ndarray, results: Sequence[_Figures]) -> str:
+    """Why no point of the grid has a solution."""
+    if not any(np.any(one.weights > 0) for per_radius in found for one in per_radius):
+        return f"radii up to {radii.max():g} leave every point unmatched: give larger ones"
+    codes = np.concatenate([np.ravel(result.status) for result in results])
+    reasons = [f"{Status(code).sentence} ({int(np.sum(codes == code))} points)" for code in np.unique(codes)]
+    return f"no point of the grid could be solved: {'; '.join(reasons)}. Give smaller margins or larger radii"
