@@ -10,6 +10,7 @@ from collections.abc import Sequence
 _BENCHMARKS = {
     "matching": "matchings beside SciPy's Dinic, the PV curve, and many draws from one graph",
     "qp": "MinCq beside cvxopt, PIQP, Clarabel and BoxOSQP, and how its time grows with the voters",
+    "sweep": "PV-MinCq over a whole grid, beside the same grid in a loop over cvxopt and PIQP",
 }
 
 

@@ -38,8 +38,8 @@ PV_LEVELS = (0.6, 0.5, 0.4, 0.3, 0.2, 0.15, 0.1, 0.05, 0.02, 0.0)
 MARGIN_FRACTIONS = (0.01, 0.05, 0.1, 0.2, 0.5)
 # In units of one over the median squared distance within the target.
 GAMMA_MULTIPLES = (1.0, 4.0, 16.0)
-# Relative singular values dropped from the votes, times the smallest margin as a fraction: 1e-7 in the objective.
-_TOLERANCE = 5e-7
+# Relative singular values dropped from the votes, times the smallest margin as a fraction: 1e-8 in the objective.
+_TOLERANCE = 1e-7
 # Up to this fraction of mu_max masked voters cost digits; see `pvmincq_jax.mincq.solve_mincq`.
 _SMALL_MARGIN = 1e-3
 

@@ -1,0 +1,157 @@
+"""The whole grid end to end, beside the same grid in a loop over general QP solvers, and as the samples grow."""
+
+import argparse
+import time
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+
+import pvmincq_jax as pvm
+from experiments.bench_common import PeakMemory, emit, versions
+from experiments.moons import moons_task
+from pvmincq_jax._folds import fold_numbers
+
+__all__ = ["add_arguments", "run"]
+
+# The looser of the tolerances at which both general solvers reach the accuracy that `sweep` guarantees (1e-7).
+TOLERANCE = {"cvxopt": 1e-9, "piqp": 1e-9}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of ``benchmark sweep``."""
+    parser.add_argument("--quick", action="store_true", help="small sizes, in seconds")
+    parser.add_argument("--repeats", type=int, default=2, help="runs of our sweep; the best counts")
+    parser.add_argument("--seed", type=int, default=0)
+
+
+def _cvxopt(hessian: np.ndarray, normal: np.ndarray, level: float) -> np.ndarray:
+    import cvxopt
+
+    n = len(normal)
+    G = cvxopt.spmatrix(np.r_[np.ones(n), -np.ones(n)], np.arange(2 * n), np.r_[np.arange(n), np.arange(n)])
+    tolerance = TOLERANCE["cvxopt"]
+    found = cvxopt.solvers.qp(
+        cvxopt.matrix(hessian),
+        cvxopt.matrix(np.zeros(n)),
+        G,
+        cvxopt.matrix(np.ones(2 * n)),
+        cvxopt.matrix(normal[None]),
+        cvxopt.matrix(level),
+        options={"show_progress": False, "abstol": tolerance, "reltol": tolerance, "feastol": tolerance},
+    )
+    return np.array(found["x"]).ravel()
+
+
+def _piqp(hessian: np.ndarray, normal: np.ndarray, level: float) -> np.ndarray:
+    import piqp
+
+    n = len(normal)
+    solver = piqp.DenseSolver()
+    solver.settings.eps_abs = solver.settings.eps_duality_gap_abs = TOLERANCE["piqp"]
+    solver.settings.eps_rel = solver.settings.eps_duality_gap_rel = TOLERANCE["piqp"]
+    solver.setup(hessian, np.zeros(n), normal[None], np.array([level]), x_l=-np.ones(n), x_u=np.ones(n))
+    solver.solve()
+    return np.array(solver.result.x)
+
+
+def _loop(
+    task: Any, grid: pvm.Sweep, seed: int, solve: Callable[[np.ndarray, np.ndarray, float], np.ndarray]
+) -> tuple[int, np.ndarray]:
+    """The same grid as a Python loop: matching, votes, moments, QP and held-out risk, one point after the other.
+
+    Returns the number of QPs, and the C-bounds of the votes learnt from the whole samples ``[r, g, k]``.
+    """
+    labels = task.source_labels
+    numbers = fold_numbers(task.source, labels, 5, seed)
+    bounds = np.full(grid.c_bound.shape, np.nan)
+    count = 0
+    for fold in range(-1, 5):
+        kept = numbers != fold
+        for r, radius in enumerate(grid.radii):
+            found = pvm.self_label(task.source[kept], labels[kept], task.target, float(radius), seed=seed)
+            rows = found.weights > 0
+            points, own = task.target[rows], found.labels[rows]
+            for g, gamma in enumerate(grid.gammas):
+                square = np.sum((points[:, None] - points[None]) ** 2, axis=-1)
+                votes = np.exp(-gamma * square)
+                hessian, margins = votes.T @ votes / len(own), votes.T @ own / len(own)
+                scale = np.linalg.norm(hessian, 1)
+                normal = margins / np.sum(np.abs(margins))
+                held = task.source[~kept] if fold >= 0 else task.source[:1]
+                cross = np.exp(-gamma * np.sum((held[:, None] - points[None]) ** 2, axis=-1))
+                for k, fraction in enumerate(grid.margins):
+                    x = solve(hessian / scale, normal, float(fraction))
+                    count += 1
+                    np.mean(np.sign(cross @ x))
+                    if fold < 0:
+                        vote = votes @ x
+                        bounds[r, g, k] = 1 - np.mean(own * vote) ** 2 / np.mean(vote**2)
+    return count, bounds
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Prints the rows."""
+    emit({"benchmark": "sweep", "seed": arguments.seed, **versions("jax", "scipy", "cvxopt", "piqp")}, arguments.json)
+    per_class = 20 if arguments.quick else 150
+    task = moons_task("40", arguments.seed, per_class=per_class)
+
+    def ours() -> pvm.Sweep:
+        return pvm.sweep(task.source, task.source_labels, task.target, seed=arguments.seed, progress=False)
+
+    start = time.perf_counter()
+    grid = ours()
+    first = time.perf_counter() - start
+    best = np.inf
+    for _ in range(arguments.repeats):
+        start = time.perf_counter()
+        with PeakMemory() as memory:
+            grid = ours()
+        best = min(best, time.perf_counter() - start)
+    row: dict[str, Any] = {
+        "benchmark": "sweep",
+        "points": 2 * per_class,
+        "qps": int(grid.status.size + grid.fold_status.size),
+        "seconds": best,
+        "first_call_seconds": first,
+        "kkt_residual": float(np.nanmax(grid.kkt_residual)),
+        "solved": float(np.mean(np.r_[grid.status.ravel(), grid.fold_status.ravel()] == pvm.Status.SOLVED)),
+        "peak_mb": memory.megabytes,
+    }
+    for name, solve in (("cvxopt", _cvxopt), ("piqp", _piqp)):
+        start = time.perf_counter()
+        count, bounds = _loop(task, grid, arguments.seed, solve)
+        row[f"{name}_seconds"] = time.perf_counter() - start
+        row[f"{name}_qps"] = count
+        # 1 - C-bound is the squared margin over the second moment: its relative difference is that of the objective.
+        row[f"{name}_error"] = float(np.nanmax((1 - grid.c_bound) / (1 - bounds)) - 1)
+        row[f"ratio_{name}"] = row[f"{name}_seconds"] / best
+    emit(row, arguments.json)
+
+    for size in (20, 40) if arguments.quick else (300, 1000, 3000):
+        _growth(size, arguments)
+
+
+def _growth(size: int, arguments: argparse.Namespace) -> None:
+    """A smaller grid, at growing sample sizes."""
+    task = moons_task("40", arguments.seed, per_class=size // 2)
+    grid = {"radii": (0.3, 0.1), "margins": (0.05, 0.2), "folds": 2, "seed": arguments.seed, "progress": False}
+    grid["gammas"] = pvm.default_gammas(task.target)[:1]
+    seconds = []
+    for _ in range(2):
+        start = time.perf_counter()
+        with PeakMemory() as memory:
+            figures = pvm.sweep(task.source, task.source_labels, task.target, **grid)
+        seconds.append(time.perf_counter() - start)
+    emit(
+        {
+            "benchmark": "sweep_growth",
+            "points": size,
+            "qps": int(figures.status.size + figures.fold_status.size),
+            "seconds": min(seconds),
+            "peak_mb": memory.megabytes,
+        },
+        arguments.json,
+    )
+    jax.clear_caches()
