@@ -117,8 +117,12 @@ def regions(scene: Scene) -> Any:
     data = scene.data
     columns = min(5, len(scene.methods))
     rows = -(-len(scene.methods) // columns)
-    figure, axes = plt.subplots(rows, columns, figsize=(2.6 * columns + 0.4, 2.7 * rows + 0.8), squeeze=False)
     low, high = data.test.min(axis=0) - 0.35, data.test.max(axis=0) + 0.35
+    width = max(2.6, 6 / columns)
+    height = width * (high[1] - low[1]) / (high[0] - low[0]) + 0.3
+    figure, axes = plt.subplots(
+        rows, columns, figsize=(width * columns, height * rows + 0.8), squeeze=False, layout="constrained"
+    )
     first, second = np.meshgrid(np.linspace(low[0], high[0], 160), np.linspace(low[1], high[1], 160))
     around = np.stack([first.ravel(), second.ravel()], axis=1)
     for axis, method in zip(axes.flat, scene.methods):
@@ -144,6 +148,5 @@ def regions(scene: Scene) -> Any:
     figure.suptitle(
         f"Decision regions on the target, {task_name(scene.task)}; accuracy on {len(data.test)} test points"
     )
-    figure.tight_layout(rect=(0, 0.07 if rows > 1 else 0.12, 1, 1))
-    figure.legend(handles, [*names, "region of +1", "region of -1"], loc="lower center", ncols=4)
+    figure.legend(handles, [*names, "region of +1", "region of -1"], loc="outside lower center", ncols=4)
     return figure

@@ -201,7 +201,7 @@ def as_markdown(report: Report) -> str:
         for task in report.tasks:
             summary = table[method, task]
             text = f"**{_ours(summary, ' ± ')}**" if summary.best else _ours(summary, " ± ")
-            cells.append(f"{text} ({_theirs(summary)})")
+            cells.append(f"{text} ({_theirs(summary)})" if method in PAPER else text)
         lines.append(f"| {method} | " + " | ".join(cells) + " |")
     lines += ["", "Time of a cell, grid and validation included:", "", "| " + " | ".join(_TIMES_HEAD) + " |"]
     lines += ["|---|---|---|---|", *("| " + " | ".join(row) + " |" for row in _times(report)), ""]
@@ -241,7 +241,7 @@ def as_latex(report: Report) -> str:
             summary = table[method, task]
             text = _ours(summary, r" \pm ", r"\varnothing")
             text = rf"$\mathbf{{{text}}}$" if summary.best else f"${text}$"
-            cells.append(f"{text} ({_theirs(summary, sign)})")
+            cells.append(f"{text} ({_theirs(summary, sign)})" if method in PAPER else text)
         lines.append(" & ".join([method, *cells]) + r" \\")
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", r"\end{table}"]) + "\n"
 

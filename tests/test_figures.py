@@ -1,0 +1,49 @@
+"""A small run of the figures' command: every figure is written, as PNG and PDF, without a warning."""
+
+import matplotlib.pyplot as plt
+import pytest
+
+from experiments import figures, figures_models, figures_style
+from experiments.results import Settings
+
+SMALL = ["--per-class", "12", "--test-size", "60", "--methods", "SVM", "PV-MinCq", "PV-MinCq+"]
+
+
+def test_all_figures(tmp_path, capsys):
+    figures.main(["--out", str(tmp_path / "new"), "--task", "30", "--seed", "5", *SMALL])
+    names = {path.name for path in (tmp_path / "new").iterdir()}
+    assert names == {f"{name}.{ending}" for name in figures.FIGURES for ending in ("png", "pdf")}
+    assert all(path.stat().st_size > 2000 for path in (tmp_path / "new").iterdir())
+    assert f"[{len(figures.FIGURES)}/{len(figures.FIGURES)}]" in capsys.readouterr().err
+    assert plt.get_fignums() == []
+
+
+def test_only_some(tmp_path):
+    figures.main(["--out", str(tmp_path), "--only", "domains", "transfer", "--task", "translation", *SMALL])
+    assert {path.stem for path in tmp_path.iterdir()} == {"domains", "transfer"}
+
+
+def test_texts_of_a_figure_do_not_overlap():
+    scene = figures_style.Scene("50", Settings(per_class=20, test_size=60), ("SVM", "PV-SVM"))
+    with plt.rc_context(figures_style.STYLE):
+        figure = figures_models.regions(scene)
+        figure.canvas.draw()
+        boxes = [axis.title.get_window_extent() for axis in figure.axes]
+        boxes += [text.get_window_extent() for legend in figure.legends for text in legend.get_texts()]
+        boxes.append(figure._suptitle.get_window_extent())
+        assert not any(a.overlaps(b) for i, a in enumerate(boxes) for b in boxes[:i])
+        plt.close(figure)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--task", "45"], "invalid choice: '45'"),
+        (["--only", "pictures"], "invalid choice: 'pictures'"),
+        (["--per-class", "2"], "--per-class must be at least 5; it is 2"),
+    ],
+)
+def test_bad_options_are_named(capsys, arguments, message):
+    with pytest.raises(SystemExit):
+        figures.main(arguments)
+    assert message in capsys.readouterr().err
