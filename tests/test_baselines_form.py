@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from experiments.moons import moons_task
-from pvmincq_jax.baselines import _select
+from pvmincq_jax import _folds, resampling
 
 METHODS = {
     "svm": {"gamma": 2.0, "cost": 1.0},
@@ -122,13 +122,13 @@ def nearest_decision(model, x):
 def test_folds_are_stratified_equal_and_follow_the_points():
     rng = np.random.default_rng(0)
     points, labels = rng.normal(size=(50, 2)), np.repeat([-1.0, 1.0], [20, 30])
-    folds = _select.fold_numbers(points, labels, 5, 1)
+    folds = _folds.fold_numbers(points, labels, 5, 1)
     for fold in range(5):
         assert np.sum(folds == fold) == 10
         assert np.sum(labels[folds == fold] < 0) == 4
     order = rng.permutation(50)
-    np.testing.assert_array_equal(_select.fold_numbers(points[order], labels[order], 5, 1), folds[order])
-    assert np.any(_select.fold_numbers(points, labels, 5, 2) != folds)
+    np.testing.assert_array_equal(_folds.fold_numbers(points[order], labels[order], 5, 1), folds[order])
+    assert np.any(_folds.fold_numbers(points, labels, 5, 2) != folds)
 
 
 def test_reverse_validation_by_hand():
@@ -143,12 +143,16 @@ def test_reverse_validation_by_hand():
     source, labels = np.array([[0.0], [1.0], [10.0], [11.0]]), np.array([-1.0, -1.0, 1.0, 1.0])
     target = np.array([[0.4], [0.6], [10.4], [10.6]])
     for seed in range(6):
-        numbers = _select.fold_numbers(target, None, 2, seed)
+        numbers = _folds.fold_numbers(target, None, 2, seed)
         mixed = [len({bool(t > 5) for t in target[numbers != fold, 0]}) == 2 for fold in (0, 1)]
         expected = np.mean([0.0 if both else 0.5 for both in mixed])
-        scores = _select.reverse_validation(nearest_fit, nearest_decision, source, labels, target, [1.0, -1.0], 2, seed)
+        scores = resampling.reverse_validation(
+            nearest_fit, nearest_decision, source, labels, target, [1.0, -1.0], 2, seed
+        )
         np.testing.assert_allclose(scores, [expected, expected])
-        moved = _select.reverse_validation(nearest_fit, nearest_decision, source, labels, target + 10, [1.0], 2, seed)
+        moved = resampling.reverse_validation(
+            nearest_fit, nearest_decision, source, labels, target + 10, [1.0], 2, seed
+        )
         np.testing.assert_allclose(moved, [0.5])
 
 
@@ -162,7 +166,7 @@ def test_reverse_validation_keeps_both_held_out_folds_out():
     rng = np.random.default_rng(1)
     source, target = rng.normal(size=(20, 1)), rng.normal(size=(15, 1))
     labels = np.where(np.arange(20) % 2 == 0, 1.0, -1.0)
-    _select.reverse_validation(fit, nearest_decision, source, labels, target, [1.0], 5, 0)
+    resampling.reverse_validation(fit, nearest_decision, source, labels, target, [1.0], 5, 0)
     assert len(seen) == 10
     for (here, there), (back_here, back_there) in zip(seen[::2], seen[1::2]):
         assert len(here) == 16
@@ -173,11 +177,11 @@ def test_reverse_validation_keeps_both_held_out_folds_out():
 
 def test_cross_validation_by_hand():
     source, labels = np.array([[0.0], [1.0], [10.0], [11.0]]), np.array([-1.0, -1.0, 1.0, 1.0])
-    scores = _select.cross_validation(nearest_fit, nearest_decision, source, labels, source, [1.0, -1.0], 2, 0)
+    scores = resampling.cross_validation(nearest_fit, nearest_decision, source, labels, source, [1.0, -1.0], 2, 0)
     np.testing.assert_allclose(scores, [0.0, 1.0])
 
 
-@pytest.mark.parametrize("validation", [_select.cross_validation, _select.reverse_validation])
+@pytest.mark.parametrize("validation", [resampling.cross_validation, resampling.reverse_validation])
 def test_validation_is_blind_to_row_order(validation, task):
     from pvmincq_jax.baselines import svm
 
@@ -194,9 +198,9 @@ def test_validation_is_blind_to_row_order(validation, task):
 
 
 def test_ties_go_to_the_first():
-    assert _select.choose(np.array([np.nan, 0.2, 0.1, 0.1])) == 2
+    assert resampling.first_best(np.array([np.nan, 0.2, 0.1, 0.1])) == 2
     with pytest.raises(ValueError, match="finite"):
-        _select.choose(np.array([np.nan]))
+        resampling.first_best(np.array([np.nan]))
 
 
 def test_rs_pv_adds_the_variation_of_the_whole_samples(task):
@@ -205,15 +209,15 @@ def test_rs_pv_adds_the_variation_of_the_whole_samples(task):
 
     grid = pv_svm.GRID[:9]
     arguments = (pv_svm.fit, pv_svm.decision, task.source, task.source_labels, task.target, grid, 5, 1)
-    risks = _select.cross_validation(*arguments)
-    scores = _select.rs_pv_validation(*arguments, fit_grid=pv_svm.fit_grid)
+    risks = resampling.cross_validation(*arguments)
+    scores = resampling.rs_pv_validation(*arguments, fit_grid=pv_svm.fit_grid)
     models = pv_svm.fit_grid(task.source, task.source_labels, task.target, grid, 1)
     pv = [perturbed_variation(task.source, task.target, float(model.radius)) for model in models]
     np.testing.assert_allclose(scores, risks + pv, atol=1e-12)
 
 
 def test_a_vote_that_is_not_a_number_is_wrong():
-    assert _select._error(np.array([np.nan, 1.0, 0.0, -1.0]), np.ones(4)) == 0.75
+    assert resampling._error(np.array([np.nan, 1.0, 0.0, -1.0]), np.ones(4)) == 0.75
 
 
 def test_mincq_is_the_package_s_own(task):
