@@ -1,6 +1,7 @@
 """PV-MinCq (Algorithm 3): match, carry the labels over, learn the majority vote on the self-labelled target."""
 
 import os
+import zipfile
 from typing import Any, Literal, NamedTuple
 
 import jax.numpy as jnp
@@ -212,12 +213,14 @@ def save_model(model: PVMinCq, path: str | os.PathLike) -> None:
 
     Args:
       model: a `PVMinCq`.
-      path: where to.
+      path: where to; the name is taken as it is.
     """
     fields = {name: value for name, value in model._asdict().items() if name != "pairs"}
     pairs = {f"pairs_{name}": value for name, value in model.pairs._asdict().items()}
     arrays: dict[str, Any] = {name: np.asarray(value) for name, value in {**fields, **pairs}.items()}
-    np.savez(path, **arrays)
+    # Through a file of our own: given a name, NumPy would add ".npz" to it.
+    with open(path, "wb") as file:
+        np.savez(file, **arrays)
 
 
 def load_model(path: str | os.PathLike) -> PVMinCq:
@@ -230,6 +233,8 @@ def load_model(path: str | os.PathLike) -> PVMinCq:
       The same `PVMinCq`, to the bit.
     """
     wanted = [name for name in PVMinCq._fields if name != "pairs"]
+    if not zipfile.is_zipfile(path) and os.path.exists(path):
+        raise ValueError(f"path {os.fspath(path)} is not a saved PVMinCq: it is no npz archive")
     with np.load(path, allow_pickle=False) as stored:
         missing = [n for n in (*wanted, *(f"pairs_{p}" for p in ExpectedMatching._fields)) if n not in stored]
         if missing:
