@@ -66,11 +66,13 @@ class Method(NamedTuple):
     Attributes:
       fit: ``(source, labels, target, seed) -> Fitted``.
       grid: everything that the choice depends on besides data and seed, as plain values.
+      family: methods of one family share compiled programs, so a worker that has run one is quick at the others.
       weight: how long a cell takes beside the others, roughly, in seconds; for the order of work and the time left.
     """
 
     fit: Callable[[np.ndarray, np.ndarray, np.ndarray, int], Fitted]
     grid: Callable[[], Any]
+    family: str
     weight: float
 
 
@@ -181,25 +183,26 @@ def _pv_mincq_grid(criterion: Callable[[pvm.Sweep], np.ndarray], draws: int) -> 
     return [criterion.__name__, draws, FOLDS, gammas, {name: options[name].default for name in names}]
 
 
-def _baseline(name: str, weight: float) -> Method:
-    return Method(partial(_fit_baseline, name), partial(_baseline_grid, name), weight)
+def _baseline(name: str, weight: float, family: str = "") -> Method:
+    return Method(partial(_fit_baseline, name), partial(_baseline_grid, name), family or name, weight)
 
 
 def _pv_mincq(criterion: Callable[[pvm.Sweep], np.ndarray], draws: int, weight: float) -> Method:
-    return Method(partial(_fit_pv_mincq, criterion, draws), partial(_pv_mincq_grid, criterion, draws), weight)
+    fit, grid = partial(_fit_pv_mincq, criterion, draws), partial(_pv_mincq_grid, criterion, draws)
+    return Method(fit, grid, "sweep", weight)
 
 
 METHODS: dict[str, Method] = {
-    "SVM": _baseline("svm", 1.0),
-    "MinCq": _baseline("mincq", 5.0),
-    "TSVM": _baseline("tsvm", 20.0),
-    "DASVM": _baseline("dasvm", 10.0),
+    "SVM": _baseline("svm", 0.5),
+    "MinCq": _baseline("mincq", 3.0, "votes"),
+    "TSVM": _baseline("tsvm", 10.0),
+    "DASVM": _baseline("dasvm", 5.0),
     "PBDA": _baseline("pbda", 10.0),
-    "DASF": _baseline("dasf", 20.0),
-    "PV-SVM": _baseline("pv_svm", 5.0),
-    "NN-MinCq": _baseline("nn_mincq", 5.0),
-    "PV-MinCq": _pv_mincq(pvm.rs_pv, 1, 10.0),
-    "PV-MinCq+": _pv_mincq(pvm.rs_pv_cbound, 16, 10.0),
+    "DASF": _baseline("dasf", 10.0),
+    "PV-SVM": _baseline("pv_svm", 3.0),
+    "NN-MinCq": _baseline("nn_mincq", 3.0, "votes"),
+    "PV-MinCq": _pv_mincq(pvm.rs_pv, 1, 11.0),
+    "PV-MinCq+": _pv_mincq(pvm.rs_pv_cbound, 16, 13.0),
 }
 
 

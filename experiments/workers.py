@@ -1,8 +1,8 @@
 """Worker processes for the cells of a table, each on one core with one thread.
 
 XLA's own threads get in each other's way when two processes share two cores, so a worker keeps to one core and its
-libraries to one thread; that has to be settled before they are imported. A worker stays with a method as long as it
-can, which saves it from compiling the others' programs.
+libraries to one thread; that has to be settled before they are imported. A worker stays with a method, and then with
+those that share its compiled programs, as long as it can.
 """
 
 import contextlib
@@ -45,8 +45,8 @@ def available_cores() -> list[int]:
 def next_cell(left: Sequence[Cell], busy: Sequence[Cell], last: str | None) -> Cell:
     """The cell that a free worker should take.
 
-    Its last method's, if there are any left; else one of a method that no other worker is at; of these, the method
-    with the most work left, so that the long ones do not come last.
+    One of its last method's family, if there are any left; else of a family that no other worker is at; of these, the
+    one with the most work left, so that the long ones do not come last.
 
     Args:
       left: cells that nobody has taken, at least one.
@@ -56,14 +56,17 @@ def next_cell(left: Sequence[Cell], busy: Sequence[Cell], last: str | None) -> C
     Returns:
       One of ``left``.
     """
-    methods = list(dict.fromkeys(cell.method for cell in left))
-    if last in methods:
-        method = last
+    work: dict[str, float] = {}
+    for cell in left:
+        method = METHODS[cell.method]
+        work[method.family] = work.get(method.family, 0.0) + method.weight
+    taken = {METHODS[cell.method].family for cell in busy}
+    if last is not None and METHODS[last].family in work:
+        family = METHODS[last].family
     else:
-        taken = {cell.method for cell in busy}
-        free = [name for name in methods if name not in taken] or methods
-        method = max(free, key=lambda name: METHODS[name].weight * sum(cell.method == name for cell in left))
-    return next(cell for cell in left if cell.method == method)
+        family = max([name for name in work if name not in taken] or work, key=lambda name: work[name])
+    own = [cell for cell in left if METHODS[cell.method].family == family]
+    return next((cell for cell in own if cell.method == last), own[0])
 
 
 @contextlib.contextmanager

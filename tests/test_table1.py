@@ -207,6 +207,8 @@ def test_workers_stay_with_their_method():
     assert workers.next_cell(left, [], None) == Cell("TSVM", "20", 0)
     assert workers.next_cell(left, [Cell("TSVM", "40", 0)], "DASF").method == "PBDA"
     assert workers.next_cell(left[1:3], [Cell("TSVM", "40", 0)], "DASF").method == "TSVM"
+    left = [Cell("TSVM", "20", 0), Cell("PV-MinCq", "20", 0)]
+    assert workers.next_cell(left, [], "PV-MinCq+").method == "PV-MinCq"
 
 
 def test_a_bar_at_a_terminal(tmp_path, monkeypatch):
