@@ -6,6 +6,7 @@ import numpy as np
 
 from pvmincq_jax._checks import check_labels, check_points, check_same_dimension
 from pvmincq_jax._types import ArrayLike
+from pvmincq_jax.matching import check_count
 
 __all__: list[str] = []
 
@@ -89,7 +90,7 @@ def fold_numbers(points: np.ndarray, labels: np.ndarray | None, folds: int, seed
       (array([2, 2, 2]), True)
     """
     classes = np.zeros(points.shape[0]) if labels is None else labels
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(check_count("seed", seed, 0))
     shuffled = []
     for value in np.unique(classes):
         rows = np.flatnonzero(classes == value)
@@ -103,7 +104,7 @@ def fold_numbers(points: np.ndarray, labels: np.ndarray | None, folds: int, seed
 
 def check_folds(folds: int, *sizes: int) -> None:
     """At least two folds, and no fold without a point of each class."""
-    if not 2 <= folds <= min(sizes):
+    if not 2 <= check_count("folds", folds, 0) <= min(sizes):
         raise ValueError(
             f"folds must be at least 2 and at most the smallest class or sample ({min(sizes)}); it is {folds}"
         )

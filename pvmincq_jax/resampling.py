@@ -175,8 +175,8 @@ def rs_pv_validation(
 def first_best(scores: ArrayLike) -> int:
     """The index of the least score; among equals, up to rounding, the first.
 
-    Grids are listed from the smoothest model to the most flexible, so ties go to the smoothest. Scores that are not
-    numbers are never chosen.
+    Grids are listed from the smoothest model to the most flexible, so ties go to the smoothest. Scores that are NaN
+    or infinite are never chosen.
 
     Args:
       scores: ``[g]``.
@@ -191,4 +191,5 @@ def first_best(scores: ArrayLike) -> int:
     scores = np.asarray(scores, dtype=float)
     if not np.any(np.isfinite(scores)):
         raise ValueError("scores hold no finite number: no point of the grid can be chosen")
-    return int(np.flatnonzero(scores <= np.nanmin(scores) + 1e-9)[0])
+    able = np.where(np.isfinite(scores), scores, np.inf)
+    return int(np.flatnonzero(able <= np.min(able) + 1e-9)[0])

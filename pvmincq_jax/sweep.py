@@ -15,7 +15,7 @@ import numpy as np
 
 from pvmincq_jax._checks import check_positive, check_rank
 from pvmincq_jax._folds import check_folds, fold_numbers
-from pvmincq_jax._graph import space_graph
+from pvmincq_jax._graph import RadiusGraph, space_graph
 from pvmincq_jax._precision import common_dtype, precision
 from pvmincq_jax._progress import Progress, progress_bar
 from pvmincq_jax._space import Metric, make_space
@@ -208,14 +208,15 @@ def sweep(
     numbers = fold_numbers(source, labels, folds, seed)
     learning = np.stack([np.ones(len(labels), bool), *(numbers != fold for fold in range(folds))])
     with progress_bar(progress, len(learning) * len(radii) * (1 + len(gammas)), "sweep") as advance:
-        found = _self_labels(source, labels, target, radii, learning, draws, seed, metric, advance)
+        graph = space_graph(make_space(source, target, metric, ties=labels), float(radii.max()))
+        found = _self_labels(graph, labels, radii, learning, draws, seed, advance)
         lanes = _lanes(found, learning, voters, dtype)
         results = [
             _one_gamma(source, labels, target, centers, float(gamma), margins, margin_unit, lanes, chunk, advance)
             for gamma in gammas
         ]
     if all(np.all(result.status != Status.SOLVED) for result in results):
-        raise ValueError(_all_failed(found, radii, results))
+        raise ValueError(_all_failed(found, radii, graph.nearest, results))
     shape = (len(learning), len(radii), len(margins))
     stacked = _Figures(*(np.stack([field.reshape(shape) for field in fields], 2) for fields in zip(*results)))
     matched = lanes.weights.reshape(len(learning), len(radii), -1) > 0
@@ -247,18 +248,15 @@ def _vector(name: str, values: ArrayLike | Sequence[float]) -> np.ndarray:
 
 
 def _self_labels(
-    source: np.ndarray,
+    graph: RadiusGraph,
     labels: np.ndarray,
-    target: np.ndarray,
     radii: np.ndarray,
     learning: np.ndarray,
     draws: int,
     seed: int,
-    metric: Metric,
     advance: Callable[[int], None],
 ) -> list[list[SelfLabels]]:
     """One matching, or mean of several, per fold and radius, all from one graph; [folds + 1][radii]."""
-    graph = space_graph(make_space(source, target, metric, ties=labels), float(radii.max()))
 
     def one(rows: np.ndarray, radius: float) -> SelfLabels:
         advance(1)
@@ -372,10 +370,13 @@ def _one_gamma(
     return _Figures(*(np.concatenate(fields) for fields in zip(*pieces)))
 
 
-def _all_failed(found: list[list[SelfLabels]], radii: np.ndarray, results: Sequence[_Figures]) -> str:
+def _all_failed(found: list[list[SelfLabels]], radii: np.ndarray, nearest: float, results: Sequence[_Figures]) -> str:
     """Why no point of the grid has a solution."""
     if not any(np.any(one.weights > 0) for per_radius in found for one in per_radius):
-        return f"radii up to {radii.max():g} leave every point unmatched: give larger ones"
+        return (
+            f"radii up to {radii.max():g} leave every point unmatched: the smallest distance between source and target "
+            f"is {nearest:g}"
+        )
     codes = np.concatenate([np.ravel(result.status) for result in results])
     reasons = [f"{Status(code).sentence} ({int(np.sum(codes == code))} points)" for code in np.unique(codes)]
     return f"no point of the grid could be solved: {'; '.join(reasons)}. Give smaller margins or larger radii"

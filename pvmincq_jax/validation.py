@@ -123,7 +123,8 @@ def choose(sweep: Sweep, scores: np.ndarray) -> Choice:
         raise ValueError(f"scores must have the grid's shape {sweep.status.shape}; theirs is {scores.shape}")
     if not np.any(np.isfinite(scores)):
         raise ValueError("scores hold no finite number: no point of the grid can be chosen")
-    best = np.argwhere(scores <= np.nanmin(scores) + _EQUAL)
+    able = np.where(np.isfinite(scores), scores, np.inf)
+    best = np.argwhere(able <= np.min(able) + _EQUAL)
     keys = sweep.radii[best[:, 0]], sweep.gammas[best[:, 1]], -sweep.margins[best[:, 2]]
     r, g, k = (int(i) for i in best[np.lexsort(keys[::-1])[0]])
     return Choice(
