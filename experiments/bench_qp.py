@@ -167,7 +167,7 @@ def _compare(n: int, gamma: float, count: int, arguments: argparse.Namespace) ->
         row[f"ratio_{name}"] = seconds[name] / seconds["ours"]
     if not arguments.skip_boxosqp:
         # A few of the margins, the largest, which are the easiest for it; compilation counts.
-        some = 1 if arguments.quick else 4
+        some = 4 if n == 300 else 1
         start = time.perf_counter()
         osqp = jax.block_until_ready(
             _batch(jnp.asarray(votes), jnp.asarray(labels), pvm.vote_factor(votes, tolerance=tolerance), "jaxopt")(

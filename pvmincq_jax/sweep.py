@@ -37,7 +37,7 @@ RadiusUnit = Literal["pv", "bottleneck", "absolute"]
 PV_LEVELS = (0.6, 0.5, 0.4, 0.3, 0.2, 0.15, 0.1, 0.05, 0.02, 0.0)
 MARGIN_FRACTIONS = (0.01, 0.05, 0.1, 0.2, 0.5)
 # In units of one over the median squared distance within the target.
-GAMMA_MULTIPLES = (1.0, 4.0, 16.0)
+GAMMA_MULTIPLES = (0.5, 2.0, 8.0)
 # Relative singular values dropped from the votes, times the smallest margin as a fraction: 1e-8 in the objective.
 _TOLERANCE = 1e-7
 # Up to this fraction of mu_max masked voters cost digits; see `pvmincq_jax.mincq.solve_mincq`.
@@ -82,7 +82,7 @@ class Sweep(NamedTuple):
 
 
 def default_gammas(target: ArrayLike) -> np.ndarray:
-    """1, 4 and 16 over the median squared distance within the target sample.
+    """1/2, 2 and 8 over the median squared distance within the target sample.
 
     Args:
       target: ``[m_t, d]``.
@@ -92,7 +92,7 @@ def default_gammas(target: ArrayLike) -> np.ndarray:
 
     Example:
       >>> default_gammas(np.array([[0.0], [2.0]]))
-      array([0.25, 1.  , 4.  ])
+      array([0.125, 0.5  , 2.   ])
     """
     points = np.asarray(target, float)
     # Medians settle long before all pairs are looked at; canonical rows keep the choice blind to their order.
