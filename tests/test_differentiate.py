@@ -18,10 +18,10 @@ STEPS = 12
 def done(tmp_path_factory):
     """One run of the command, and the problem that it solved."""
     path = tmp_path_factory.mktemp("differentiate") / "made" / "way.json"
-    command = ["--task", "30", "--seed", "1", "--per-class", "12", "--steps", str(STEPS), "--out", str(path)]
+    command = ["--task", "30", "--seed", "1", "--per-class", "8", "--steps", str(STEPS), "--out", str(path)]
     differentiate.main(command)
     result = json.loads(path.read_text())
-    task = moons_task("30", 1, per_class=12)
+    task = moons_task("30", 1, per_class=8)
     found = pvm.self_label(task.source, task.source_labels, task.target, result["radius"], draws=16, seed=1)
     problem = differentiate.make_problem(task.target, found, 3, 1)
     return SimpleNamespace(result=result, task=task, found=found, problem=problem)
@@ -39,7 +39,7 @@ def test_ends_below_the_best_of_the_grid(done):
     value, _ = differentiate.value_and_slope(end, done.problem)
     assert float(value) == pytest.approx(result["followed_best"], abs=1e-8)
     assert len(result["values"]) == STEPS + 1
-    assert result["settings"] == {"task": "30", "seed": 1, "per_class": 12, "folds": 3, "steps": STEPS}
+    assert result["settings"] == {"task": "30", "seed": 1, "per_class": 8, "folds": 3, "steps": STEPS}
 
 
 def test_gradient_agrees_with_central_differences(done):
@@ -94,7 +94,7 @@ def test_folds_share_no_point_and_cover_the_matched_ones(done):
 
 def test_configuration_is_left_alone(done, capsys):
     with jax.enable_x64(False):
-        differentiate.main(["--task", "30", "--seed", "1", "--per-class", "12", "--steps", "1"])
+        differentiate.main(["--task", "30", "--seed", "1", "--per-class", "8", "--steps", "1"])
         assert not jax.config.jax_enable_x64
     out = capsys.readouterr().out
     assert "grid's best" in out
