@@ -15,7 +15,7 @@ __all__ = ["VoteFactor", "vote_factor"]
 # singular value, and the second moment, orthogonal parts, by its square: below 1e-9 of itself for margins down to
 # 1e-6 mu_max. In float32 rounding comes first.
 _TOLERANCE = 1e-11
-# Ranks are rounded up to one of 16, 24, 32, 48, 64, 96, ..., so that nearby problems share a compiled program.
+# Ranks are rounded up to one of 16, 20, 24, 28, 32, 40, 48, ..., so that nearby problems share a compiled program.
 _SMALLEST_RANK = 16
 # Below this size a plain SVD is as fast as a randomised one.
 _SMALL = 200
@@ -52,11 +52,9 @@ def _row_basis(votes: np.ndarray, tolerance: float) -> np.ndarray:
 
 
 def _rounded_up(rank: int) -> int:
-    """The next of 16 * 2^k and 24 * 2^k."""
-    size = _SMALLEST_RANK
-    while size < rank:
-        size = size * 3 // 2 if size & (size - 1) == 0 else size * 4 // 3
-    return size
+    """The next number from 16 on with at most three leading binary digits."""
+    step = 1 << max(int(rank - 1).bit_length() - 3, 2)
+    return max(_SMALLEST_RANK, -(-rank // step) * step)
 
 
 def vote_factor(
