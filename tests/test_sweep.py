@@ -232,7 +232,7 @@ def test_absolute_radii_are_sorted(task):
 
 def test_default_gammas_follow_the_scale(task):
     square = np.sum((task.target[:, None] - task.target[None]) ** 2, axis=-1)[np.triu_indices(40, 1)]
-    np.testing.assert_allclose(pvm.default_gammas(task.target), np.array([1, 4, 16]) / np.median(square))
+    np.testing.assert_allclose(pvm.default_gammas(task.target), np.array([0.5, 2, 8]) / np.median(square))
     np.testing.assert_allclose(pvm.default_gammas(10 * task.target), pvm.default_gammas(task.target) / 100)
     with pytest.raises(ValueError, match="target points coincide"):
         pvm.default_gammas(np.ones((4, 2)))
