@@ -208,7 +208,9 @@ def solve_mincq(
     # F'F = M and F'q = m, from the shared factor and these sample weights.
     root = jnp.sqrt(jax.lax.stop_gradient(shares))
     orthogonal, triangular = jnp.linalg.qr(root[:, None] * factor.left)
-    rows = triangular @ factor.right
+    # The last term is 0, and makes what follows wait for both halves of the QR: jaxlib's batched LAPACK calls block a
+    # thread of XLA's pool each, and two at a time on two cores wait for each other for ever.
+    rows = triangular @ factor.right + 0.0 * orthogonal[0, 0]
     if turn:
         # A factor of more voters spans directions in which those left can only cancel: turned so that F's rows there
         # are zero, they cost no digits.
@@ -342,7 +344,7 @@ def mincq(
             f"factor is of other votes: it is for {factor.left.shape[0]} points and {factor.right.shape[1]} voters, "
             f"and the votes are {votes.shape[0]} x {votes.shape[1]}"
         )
-    return solve_mincq(
+    solution = solve_mincq(
         votes,
         labels,
         jnp.asarray(margin, votes.dtype),
@@ -352,3 +354,5 @@ def mincq(
         solver,
         voter_mask is not None,
     )
+    # For the same reason a concrete call is over when it returns: the next one must not run beside it.
+    return solution if is_traced(solution) else jax.block_until_ready(solution)
