@@ -25,6 +25,7 @@ from experiments.figures_style import STYLE, Scene
 from experiments.methods import METHODS
 from experiments.moons import TASKS
 from experiments.results import Settings
+from experiments.workers import on_one_core
 
 __all__ = ["FIGURES", "main"]
 
@@ -82,4 +83,4 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(on_one_core(main))

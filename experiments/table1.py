@@ -28,7 +28,7 @@ __all__ = ["main", "run"]
 
 RUNS = 10
 QUICK_METHODS = ("SVM", "MinCq", "NN-MinCq", "PV-MinCq", "PV-MinCq+")
-QUICK_TASKS = ("20", "50", "translation")
+QUICK_TASKS = ("50", "translation")
 
 
 class _Names(argparse.Action):

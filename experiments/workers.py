@@ -18,13 +18,12 @@ from typing import Any, NamedTuple
 from experiments.methods import METHODS
 from experiments.results import Cell, Settings, run_cell
 
-__all__ = ["Outcome", "available_cores", "next_cell", "run_cells"]
+__all__ = ["Outcome", "available_cores", "next_cell", "on_one_core", "run_cells"]
 
 _ONE_THREAD = {
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
-    "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false",
     "JAX_PLATFORMS": "cpu",
 }
 
@@ -91,6 +90,32 @@ def _try(cell: Cell, settings: Settings, oracle: bool) -> Outcome:
         return Outcome(cell, None, traceback.format_exc())
 
 
+def _keep_to(core: int) -> None:
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {core})
+
+
+def _alone(function: Callable[[], None], core: int) -> None:
+    _keep_to(core)
+    function()
+
+
+def on_one_core(function: Callable[[], None]) -> int:
+    """Calls a function in a process of its own, with one thread on one core, and waits for it.
+
+    Args:
+      function: of a module, without arguments; the command line is the same there.
+
+    Returns:
+      The exit code.
+    """
+    process = multiprocessing.get_context("spawn").Process(target=_alone, args=(function, available_cores()[-1]))
+    with _environment(_ONE_THREAD):
+        process.start()
+    process.join()
+    return process.exitcode or 0
+
+
 def _follow(parent: Any) -> None:
     parent.join()
     os._exit(1)
@@ -99,8 +124,7 @@ def _follow(parent: Any) -> None:
 def _work(pipe: Connection, core: int, settings: Settings, oracle: bool) -> None:
     """The life of a worker: takes cells until the pipe closes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent sees to it
-    if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, {core})
+    _keep_to(core)
     parent = multiprocessing.parent_process()
     if parent is not None:
         # A parent that is killed outright cannot stop its workers.

@@ -1,5 +1,8 @@
 """A small run of the figures' command: every figure is written, as PNG and PDF, without a warning."""
 
+import subprocess
+import sys
+
 import matplotlib.pyplot as plt
 import pytest
 
@@ -47,3 +50,10 @@ def test_bad_options_are_named(capsys, arguments, message):
     with pytest.raises(SystemExit):
         figures.main(arguments)
     assert message in capsys.readouterr().err
+
+
+def test_the_command_itself(tmp_path):
+    command = [sys.executable, "-W", "ignore", "-m", "experiments.figures", "--out", str(tmp_path), "--only"]
+    assert subprocess.run([*command, "domains"], capture_output=True, check=False).returncode == 0
+    assert {path.name for path in tmp_path.iterdir()} == {"domains.png", "domains.pdf"}
+    assert subprocess.run([*command, "nothing"], capture_output=True, check=False).returncode == 2
