@@ -2,9 +2,12 @@
 
 import os
 
-# One thread per worker: the suite runs in as many workers as there are cores.
-os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false")
+# One core per worker, taken before JAX counts them: threads of two workers on two cores only wait for each other.
+worker = os.environ.get("PYTEST_XDIST_WORKER", "")
+if worker and hasattr(os, "sched_setaffinity"):
+    cores = sorted(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, {cores[int(worker.removeprefix("gw")) % len(cores)]})
 
-import jax
+import jax  # noqa: E402
 
 jax.config.update("jax_enable_x64", True)
