@@ -49,7 +49,9 @@ def random_problem(kind: str, seed: int) -> Problem:
     voters = {"single": 1, "few_samples": 60, "many_samples": 20}.get(kind, 40)
     points, labels = _points(rng, count)
     centers, _ = _points(rng, max(voters, 2))
-    gamma = {"narrow": 10 ** rng.uniform(1.5, 3), "wide": 10 ** rng.uniform(-2, -0.5)}.get(kind, 10 ** rng.uniform(-1, 1))
+    gamma = {"narrow": 10 ** rng.uniform(1.5, 3), "wide": 10 ** rng.uniform(-2, -0.5)}.get(
+        kind, 10 ** rng.uniform(-1, 1)
+    )
     votes = _gaussian(points, centers[:voters], gamma)
     weights = mask = None
     if kind == "stumps":
@@ -88,7 +90,7 @@ def clarabel_objective(root: np.ndarray, margins: np.ndarray, fraction: float) -
 
     That form never squares the votes, so it keeps its digits on ill-conditioned problems.
     """
-    count, voters = root.shape
+    voters = root.shape[1]
     # Orthogonal rows of the same Gram matrix: fewer and better scaled equations.
     _, singular, right = np.linalg.svd(root, full_matrices=False)
     kept = singular > 1e-13 * singular[0]
@@ -107,7 +109,12 @@ def clarabel_objective(root: np.ndarray, margins: np.ndarray, fraction: float) -
     settings.verbose = False
     settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = 1e-11
     solution = clarabel.DefaultSolver(
-        P, np.zeros(voters + rank), A, b, [clarabel.ZeroConeT(rank + 1), clarabel.NonnegativeConeT(2 * voters)], settings
+        P,
+        np.zeros(voters + rank),
+        A,
+        b,
+        [clarabel.ZeroConeT(rank + 1), clarabel.NonnegativeConeT(2 * voters)],
+        settings,
     ).solve()
     x = np.array(solution.x[:voters])
     return float(np.sum((factor @ x) ** 2)) / float(normal @ x) ** 2

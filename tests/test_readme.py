@@ -22,6 +22,14 @@ def test_the_example_runs_as_printed() -> None:
     assert len([line for line in example.splitlines() if line.strip()]) <= 12
 
 
+def test_the_second_example_runs() -> None:
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        exec(compile(blocks("python")[1], "README.md", "exec"), {})
+    assert "nan" not in out.getvalue()
+    assert len(out.getvalue().splitlines()) >= 2
+
+
 def test_ci_runs_the_test_command_of_the_readme() -> None:
     commands = [line.strip() for block in blocks("sh") for line in block.splitlines()]
     tests = [line for line in commands if line.endswith("-m pytest")]
