@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import pvmincq_jax as pvm
-from pvmincq_jax.baselines import _select as validations
+from pvmincq_jax import resampling as validations
 
 __all__ = ["FOLDS", "METHODS", "PAPER", "Fitted", "Method", "grid_fingerprint"]
 
@@ -90,7 +90,7 @@ def _fit_baseline(name: str, source: np.ndarray, labels: np.ndarray, target: np.
     scores = validation(
         module.fit, module.decision, source, labels, target, module.GRID, FOLDS, seed, fit_grid=fit_grid
     )
-    chosen = validations.choose(scores)
+    chosen = validations.first_best(scores)
     model = module.fit(source, labels, target, module.GRID[chosen], seed)
     return Fitted(
         decision=partial(module.decision, model),
