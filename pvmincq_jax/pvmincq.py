@@ -130,10 +130,10 @@ def pv_mincq(
     centers = voter_centers(source, target, voters)
     mask = voter_mask(found.weights > 0, np.ones(len(source), bool), voters)
     with precision(dtype):
-        return _learn(centers, mask, target, found, float(radius), margin, gamma, margin_unit)
+        return learn_vote(centers, mask, target, found, float(radius), margin, gamma, margin_unit)
 
 
-def _learn(
+def learn_vote(
     centers: np.ndarray,
     mask: np.ndarray,
     target: np.ndarray,
