@@ -15,7 +15,8 @@ __all__ = ["VoteFactor", "vote_factor"]
 # singular value, and the second moment, orthogonal parts, by its square: below 1e-9 of itself for margins down to
 # 1e-6 mu_max. In float32 rounding comes first.
 _TOLERANCE = 1e-11
-# Ranks are rounded up to one of 16, 20, 24, 28, 32, 40, 48, ..., so that nearby problems share a compiled program.
+# Ranks are rounded up to one of 16, 20, 24, 28, 32, 40, 48, 56, 64, 80, 96, ... (by 16 from there on), so that nearby
+# problems share a compiled program.
 _SMALLEST_RANK = 16
 # Below this size a plain SVD is as fast as a randomised one.
 _SMALL = 200
@@ -52,8 +53,8 @@ def _row_basis(votes: np.ndarray, tolerance: float) -> np.ndarray:
 
 
 def _rounded_up(rank: int) -> int:
-    """The next number from 16 on with at most three leading binary digits."""
-    step = 1 << max(int(rank - 1).bit_length() - 3, 2)
+    """The next rank for which programs are compiled."""
+    step = min(1 << max(int(rank - 1).bit_length() - 3, 2), 16)
     return max(_SMALLEST_RANK, -(-rank // step) * step)
 
 

@@ -22,6 +22,8 @@ _MAX_STEPS = 100
 # Steps without progress after which rounding has the last word.
 _PATIENCE = 8
 _OSQP_STEPS = 20_000
+# Rows of the symmetric product that are computed at a time: wide enough for a fast matrix product.
+_BLOCK = 48
 
 
 class BoxQP(NamedTuple):
@@ -93,6 +95,17 @@ def _longest_step(value: Array, change: Array, free: Array) -> Array:
     """The largest step for which ``value + step * change`` stays non-negative."""
     falls = free & (change < 0)
     return jnp.min(jnp.where(falls, -value / jnp.where(falls, change, -1.0), jnp.inf))
+
+
+def _lower_product(factor: Array, weights: Array) -> Array:
+    """F diag(weights) F' ``[r, r]``, of which only the lower triangle is to be read: a part of the rest is left out."""
+    weighted = factor * weights
+    rank = factor.shape[0]
+    rows = []
+    for start in range(0, rank, _BLOCK):
+        stop = min(start + _BLOCK, rank)
+        rows.append(jnp.pad(weighted[start:stop] @ factor[:stop].T, ((0, 0), (0, rank - stop))))
+    return jnp.concatenate(rows)
 
 
 def solve_interior_point(problem: BoxQP) -> BoxQPSolution:
@@ -167,12 +180,12 @@ def solve_interior_point(problem: BoxQP) -> BoxQPSolution:
 
         corner = q - to_rows(D_inverse * e)
         last = q @ q + e @ (D_inverse * e) + 1 - binding
-        block = jnp.eye(rank, dtype=dtype) + ((F * D_inverse) @ F.T) / factor_scale**2
-        system = jnp.block([[block, corner[:, None]], [corner[None], last[None, None]]])
+        block = jnp.eye(rank, dtype=dtype) + _lower_product(F, D_inverse) / factor_scale**2
+        system = jnp.block([[block, jnp.zeros((rank, 1), dtype)], [corner[None], last[None, None]]])
         diagonal = jnp.diag(system)
         scale = 1 / jnp.sqrt(jnp.where(diagonal > 0, diagonal, 1.0))
         scaled = system * scale[:, None] * scale + 4 * epsilon * jnp.eye(rank + 1, dtype=dtype)
-        cholesky = jnp.linalg.cholesky(scaled)
+        cholesky = jnp.linalg.cholesky(scaled, symmetrize_input=False)
 
         def newton(g: Array, r_z: Array, r_b: Array) -> tuple[Array, Array, Array]:
             """Solves D du + F'dzeta - e dy = g, F du - dzeta - q dy = r_z, a'du = r_b."""
