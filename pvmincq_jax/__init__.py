@@ -14,9 +14,11 @@ from pvmincq_jax.mincq import *
 from pvmincq_jax.pac_bayes import *
 from pvmincq_jax.pvmincq import *
 from pvmincq_jax.resampling import *
+from pvmincq_jax.scaling import *
 from pvmincq_jax.selflabel import *
 from pvmincq_jax.sweep import *
 from pvmincq_jax.transport import *
+from pvmincq_jax.transport_sweep import *
 from pvmincq_jax.validation import *
 from pvmincq_jax.voters import *
 
