@@ -1,0 +1,229 @@
+"""MinCq and PV-MinCq as scikit-learn classifiers.
+
+`MinCqClassifier` learns on one domain, `PVMinCqClassifier` adapts to a second one without labels. Both take labels of
+any two kinds, compute in float64 without touching JAX's configuration, and choose by validation what is not given.
+This is the only module that needs scikit-learn (with `pvmincq_jax.scorers`): ``pip install 'pvmincq-jax[sklearn]'``.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from pvmincq_jax._estimator_base import (
+    Domains,
+    Given,
+    VoteClassifier,
+    chosen,
+    gamma_list,
+    listed,
+    margin_list,
+    seed_of,
+    signs,
+    source_rows,
+    validate_data,
+)
+from pvmincq_jax._estimator_engine import Votes, carried, deal, fit_grid, own_labels
+from pvmincq_jax._estimator_mincq import MinCqClassifier, keep_vote
+from pvmincq_jax._space import Metric
+from pvmincq_jax.baselines._form import rbf_kernel
+from pvmincq_jax.matching import check_count
+from pvmincq_jax.pvmincq import MarginUnit, PVMinCq, Voters, voter_centers, voter_mask
+from pvmincq_jax.sweep import PV_LEVELS, RadiusUnit, grid_radii
+from pvmincq_jax.validation import Criterion
+
+__all__ = ["MinCqClassifier", "PVMinCqClassifier"]
+
+
+class PVMinCqClassifier(VoteClassifier):
+    """A majority vote for a target domain without labels, learnt from a labelled source domain (Algorithm 3).
+
+    Source and target points within a radius are matched, the labels are carried over, and MinCq learns on the target
+    points that got one. Radius, margin and gamma that are not given are chosen without target labels.
+
+    `fit` takes both domains in one array with ``sample_domain`` (0 or above: source, below 0: target), as skada does;
+    `fit_domains` takes them apart, as ADAPT does. Several sources, or several targets, are pooled. Labels of target
+    rows are never read: they may be anything. **Without any domain information the data is one domain**: every point is
+    its own match, PV is 0, the radius plays no part, and the vote is that of `MinCqClassifier` over Gaussian kernels.
+
+    Args:
+      radius: of the matching; a number, a list to choose from, or None for radii at ten levels of PV.
+      margin: mu; a number, a list, or None.
+      gamma: of the Gaussian kernels; a number, a list, or None for 1/2, 2 and 8 over the median squared distance
+        within the target.
+      radius_unit: how to read ``radius``: "absolute", "pv" or "bottleneck", see `pvmincq_jax.grid_radii`.
+      margin_unit: "fraction" of the largest margin that the self-labels allow, in (0, 1], or "absolute".
+      draws: how many random maximum matchings are averaged; 1 for the paper's single one.
+      criterion: what is minimised over the grid: "rs_pv_cbound", "rs_pv" (the paper's), "rs_pv_risk", "rs", or a
+        function from a `pvmincq_jax.Sweep` to scores.
+      voters: where the kernels sit: on "target" points (those matched), "source" points, or "both".
+      metric: of the matching, see `pvmincq_jax.match`.
+      folds: of the source, for the source risk; fewer if the smaller class has fewer points.
+      random_state: of folds and matchings: a seed, a `numpy.random.RandomState`, or None.
+
+    Attributes:
+      classes_: the two classes, of the source.
+      n_features_in_: d; and ``feature_names_in_`` where the features have names.
+      source_, source_labels_: the source sample as it was learnt from ``[m_s, d]``, ``[m_s]`` in {-1, +1}.
+      target_: the target sample ``[m_t, d]``.
+      pairs_: who carried its label to whom: rows of ``source_``, rows of ``target_``, share of the draws.
+      pv_: the perturbed variation at the radius.
+      self_labels_: of the target points ``[m_t]`` in [-1, 1].
+      self_label_weights_: how far each counts ``[m_t]``; 0 for a point without a match.
+      radius_, gamma_: chosen or given; the radius is 0 with one domain.
+      margin_: mu, absolute; ``margin_fraction_`` is mu / mu_max.
+      mu_max_: the largest margin that the self-labels allow.
+      criterion_: its value over the grid ``[r, g, k]``; NaN if there was nothing to choose.
+      choice_: the chosen point, a `pvmincq_jax.Choice`.
+      sweep_: all figures of the grid, a `pvmincq_jax.Sweep`.
+      c_bound_: of the vote on the self-labelled target.
+      kkt_residual_: how far the weights are from optimal, relative.
+      centers_, weights_: of the voters ``[n, d]``, ``[n]``.
+      model_: all of it as a `pvmincq_jax.PVMinCq`, for `pvmincq_jax.decision` and `pvmincq_jax.save_model`.
+
+    Example:
+      >>> import numpy as np
+      >>> from pvmincq_jax.estimators import PVMinCqClassifier
+      >>> rng = np.random.default_rng(0)
+      >>> ys = np.repeat(["blue", "red"], 20)
+      >>> Xs = rng.normal(size=(40, 2)) * 0.3 + np.where(ys == "red", 1.0, -1.0)[:, None]
+      >>> Xt = Xs + np.array([0.8, -0.8])
+      >>> model = PVMinCqClassifier(radius=1.3, gamma=1.0, margin=0.2).fit_domains(Xs, ys, Xt)
+      >>> print((model.predict(Xt) == ys).mean(), round(model.pv_, 2))
+      1.0 0.0
+
+      The same with both domains in one array; target labels are not read:
+
+      >>> X, domain = np.concatenate([Xs, Xt]), np.repeat([1, -2], 40)
+      >>> y = np.concatenate([ys, np.repeat("unknown", 40)])
+      >>> again = PVMinCqClassifier(radius=1.3, gamma=1.0, margin=0.2).fit(X, y, sample_domain=domain)
+      >>> print(again.classes_, bool(np.all(again.weights_ == model.weights_)))
+      ['blue' 'red'] True
+    """
+
+    # Metadata routing: pipelines and searches hand the domains on to `fit` without being asked.
+    __metadata_request__fit = {"sample_domain": True}  # noqa: RUF012
+
+    def __init__(
+        self,
+        *,
+        radius: Given = None,
+        margin: Given = None,
+        gamma: Given = None,
+        radius_unit: RadiusUnit = "absolute",
+        margin_unit: MarginUnit = "fraction",
+        draws: int = 16,
+        criterion: str | Criterion = "rs_pv_cbound",
+        voters: Voters = "target",
+        metric: Metric = "euclidean",
+        folds: int = 5,
+        random_state: Any = 0,
+    ) -> None:
+        """Keeps the parameters; `fit` checks them."""
+        self.radius = radius
+        self.margin = margin
+        self.gamma = gamma
+        self.radius_unit = radius_unit
+        self.margin_unit = margin_unit
+        self.draws = draws
+        self.criterion = criterion
+        self.voters = voters
+        self.metric = metric
+        self.folds = folds
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any, sample_domain: Any = None) -> "PVMinCqClassifier":
+        """Learns the vote.
+
+        Args:
+          X: points of both domains ``[m, d]``, dense.
+          y: labels ``[m]``; those of target rows are not read.
+          sample_domain: 0 or above for source rows, below 0 for target rows ``[m]``; None if there is one domain.
+
+        Returns:
+          The classifier itself.
+        """
+        if sample_domain is None:
+            return self._fit(self._one_domain(X, y))
+        X = validate_data(self, X, dtype=np.float64)
+        source = source_rows(sample_domain, len(X))
+        if y is None or np.shape(y)[:1] != (len(X),):
+            raise ValueError(
+                f"y must have one entry per row of X ({len(X)}), whatever it is for target rows; its shape is "
+                f"{np.shape(y)}"
+            )
+        self.classes_, labels = signs(np.asarray(y)[source])
+        return self._fit(Domains(X[source], labels, X[~source], False))
+
+    def fit_domains(self, Xs: Any, ys: Any, Xt: Any) -> "PVMinCqClassifier":
+        """Learns the vote from two samples.
+
+        Args:
+          Xs: source points ``[m_s, d]``, dense.
+          ys: their labels ``[m_s]``.
+          Xt: target points ``[m_t, d]``.
+
+        Returns:
+          The classifier itself.
+        """
+        Xs, ys = validate_data(self, Xs, ys, dtype=np.float64)
+        Xt = validate_data(self, Xt, dtype=np.float64, reset=False)
+        self.classes_, labels = signs(ys)
+        return self._fit(Domains(Xs, labels, Xt, False))
+
+    def _fit(self, task: Domains) -> "PVMinCqClassifier":
+        margins = margin_list(self.margin, self.margin_unit)
+        gammas = gamma_list(self.gamma, task.target)
+        radii = np.zeros(1) if task.single else self._radii(task)
+        draws, seed = check_count("draws", self.draws, 1), seed_of(self.random_state)
+        folds = check_count("folds", self.folds, 2) if margins.size * gammas.size * radii.size > 1 else 0
+        learning = deal(task.source, task.labels, folds, seed)
+        if task.single:
+            found, centers = own_labels(task.labels, learning), task.target
+            masks = [[kept] for kept in learning]
+        else:
+            centers = voter_centers(task.source, task.target, self.voters)
+            found = carried(task.source, task.labels, task.target, radii, learning, draws, seed, self.metric)
+            masks = [
+                [voter_mask(one.weights > 0, kept, self.voters) for one in row] for row, kept in zip(found, learning)
+            ]
+
+        def votes_at(gamma: float) -> Votes:
+            votes = rbf_kernel(task.target, centers, gamma)
+            return votes, votes if task.single else rbf_kernel(task.source, centers, gamma)
+
+        fit = fit_grid(found, masks, learning, task.labels, radii, gammas, votes_at, margins, self.margin_unit)
+        choice = chosen(fit.sweep, self.criterion, fit.mu_max)
+        keep_vote(self, fit, choice)
+        self.sweep_, self.choice_, self.criterion_ = fit.sweep, choice, choice.scores
+        self.source_, self.source_labels_, self.target_ = task.source, task.labels, task.target
+        self.radius_, self.gamma_, self.centers_ = choice.radius, choice.gamma, centers
+        best = fit.sweep.self_labels[choice.grid_index[0]]
+        self.pairs_, self.pv_ = best.pairs, float(best.pv)
+        self.self_labels_, self.self_label_weights_ = best.labels, best.weights
+        self.model_ = PVMinCq(
+            centers=centers,
+            weights=self.weights_,
+            gamma=np.asarray(self.gamma_),
+            margin=np.asarray(self.margin_),
+            mu_max=np.asarray(self.mu_max_),
+            c_bound=np.asarray(self.c_bound_),
+            kkt_residual=np.asarray(self.kkt_residual_),
+            radius=np.asarray(self.radius_),
+            pv=np.asarray(self.pv_),
+            labels=best.labels,
+            label_weights=best.weights,
+            pairs=best.pairs,
+        )
+        return self
+
+    def _radii(self, task: Domains) -> np.ndarray:
+        """Absolute radii, increasing; 0, where the samples share points, is the smallest radius above it."""
+        unit: RadiusUnit = "pv" if self.radius is None else self.radius_unit
+        values = listed("radius", self.radius, lambda: PV_LEVELS)
+        if unit != "pv" and np.any(values == 0):
+            raise ValueError(f"radius must be above 0; it is {self.radius!r}")
+        radii = grid_radii(task.source, task.target, values, unit, self.metric)
+        return np.unique(np.maximum(radii, np.finfo(float).tiny))
+
+    def _votes(self, X: np.ndarray) -> np.ndarray:
+        return rbf_kernel(X, self.centers_, self.gamma_)

@@ -1,0 +1,211 @@
+"""Choosing any estimator without target labels: R_S + PV and reverse validation as scikit-learn scorers.
+
+They judge every classifier that scikit-learn or skada can fit, plain ones and those that adapt, by what section 3.4 of
+the paper has at hand: labelled source points and unlabelled target points. ``sample_domain`` tells them apart (0 or
+above: source, below 0: target) and reaches a scorer through metadata routing: ::
+
+    sklearn.set_config(enable_metadata_routing=True)  # importing skada does it, too
+    cross_validate(estimator, X, y, scoring=RsPvScorer(radius=0.5), params={"sample_domain": sample_domain})
+
+Labels of target rows are never read. Scores are negative errors, so that the higher is the better.
+"""
+
+from typing import Any, Literal
+
+import numpy as np
+
+from pvmincq_jax._estimator_base import seed_of, signs, source_rows
+from pvmincq_jax._space import Metric
+from pvmincq_jax.matching import check_count, perturbed_variation
+from pvmincq_jax.resampling import reverse_validation
+
+try:
+    from sklearn import config_context
+    from sklearn.base import BaseEstimator, clone
+    from sklearn.pipeline import Pipeline
+    from sklearn.utils.metadata_routing import get_routing_for_object
+except ImportError as error:
+    raise ImportError("pvmincq_jax.scorers needs scikit-learn: pip install 'pvmincq-jax[sklearn]'") from error
+
+__all__ = ["ReverseValidationScorer", "RsPvScorer"]
+
+# As skada numbers them.
+_SOURCE, _TARGET = 1, -2
+
+
+def _takes(estimator: Any, method: str, *names: str) -> set[str]:
+    """Which of the names a method wants to be told."""
+    return set(get_routing_for_object(estimator).consumes(method, set(names)))
+
+
+def _call(estimator: Any, method: str, x: np.ndarray, domain: np.ndarray) -> np.ndarray:
+    """``predict`` or ``transform`` of an estimator that may or may not know of domains."""
+    known = {"sample_domain": domain, "allow_source": True}
+    wanted = _takes(estimator, method, *known)
+    with config_context(enable_metadata_routing=True):
+        return np.asarray(getattr(estimator, method)(x, **{name: known[name] for name in wanted}))
+
+
+def _split(X: Any, y: Any, sample_domain: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """All points, their domains, which are of the source, and the labels of these."""
+    if sample_domain is None:
+        raise ValueError(
+            "sample_domain has not reached the scorer: pass it along (params={'sample_domain': ...} of cross_validate, "
+            "or sample_domain=... of a search's fit), with sklearn.set_config(enable_metadata_routing=True)"
+        )
+    x, domain = np.asarray(X), np.asarray(sample_domain)
+    source = source_rows(domain, len(x))
+    return x, domain, source, np.asarray(y)[source]
+
+
+def _own_pv(estimator: Any) -> float | None:
+    """The PV that a fitted PV-MinCq learnt at, alone or at the end of a pipeline, scikit-learn's or skada's."""
+    last = estimator[-1] if isinstance(estimator, Pipeline) else estimator
+    return getattr(getattr(last, "base_estimator_", last), "pv_", None)
+
+
+class _DomainScorer(BaseEstimator):
+    """A scorer that asks for the domains."""
+
+    __metadata_request__score = {"sample_domain": True}  # noqa: RUF012
+
+    def __call__(self, estimator: Any, X: Any, y: Any, sample_domain: Any = None) -> float:
+        """The score of an estimator.
+
+        Args:
+          estimator: a classifier; see the class for whether it has to be fitted.
+          X: points of both domains ``[m, d]``.
+          y: labels ``[m]``; those of target rows are not read.
+          sample_domain: 0 or above for source rows, below 0 for target rows ``[m]``.
+
+        Returns:
+          A number, the higher the better.
+        """
+        return self.score(estimator, X, y, sample_domain)
+
+    def score(self, estimator: Any, X: Any, y: Any, sample_domain: Any = None) -> float:
+        """What a call returns."""
+        raise NotImplementedError
+
+
+class RsPvScorer(_DomainScorer):
+    """-(R_S + PV), the paper's criterion (section 3.4), for any fitted classifier.
+
+    R_S is the share of the given source points that the classifier gets wrong: give it points that it has not learnt
+    from, as cross-validation does. PV is the perturbed variation of the given source and target points.
+
+    PV in the space of the input is the same for all classifiers and changes no ranking of theirs. In the space
+    "features", which the steps of a pipeline before the last lead to, it says how well an adapter has brought the
+    domains together. There a radius means what the steps make of it: let a scaler come before the adapter, and
+    compare pipelines whose features have one scale.
+
+    Args:
+      radius: of PV. None takes the PV that a `pvmincq_jax.estimators.PVMinCqClassifier` has learnt at, and PV is then
+        part of what is chosen, as in the paper.
+      space: "input" or "features".
+      metric: see `pvmincq_jax.match`.
+
+    Example:
+      >>> import numpy as np
+      >>> from sklearn.neighbors import KNeighborsClassifier
+      >>> from pvmincq_jax.scorers import RsPvScorer
+      >>> X = np.array([[0.0], [1.0], [2.0], [3.0], [0.1], [1.1], [2.1], [9.0]])
+      >>> y, domain = [0, 0, 1, 1, -1, -1, -1, -1], np.repeat([1, -2], 4)
+      >>> model = KNeighborsClassifier(1).fit(X[:4], y[:4])
+      >>> RsPvScorer(radius=0.5)(model, X, y, sample_domain=domain)  # no error, and one point in four unmatched
+      -0.25
+    """
+
+    def __init__(
+        self,
+        radius: float | None = None,
+        *,
+        space: Literal["input", "features"] = "input",
+        metric: Metric = "euclidean",
+    ) -> None:
+        """Keeps the parameters."""
+        self.radius = radius
+        self.space = space
+        self.metric = metric
+
+    def score(self, estimator: Any, X: Any, y: Any, sample_domain: Any = None) -> float:
+        """What a call returns."""
+        x, domain, source, labels = _split(X, y, sample_domain)
+        risk = float(np.mean(_call(estimator, "predict", x[source], domain[source]) != labels))
+        return -(risk + self._pv(estimator, x, domain, source))
+
+    def _pv(self, estimator: Any, x: np.ndarray, domain: np.ndarray, source: np.ndarray) -> float:
+        if self.space not in ("input", "features"):
+            raise ValueError(f"space must be 'input' or 'features'; it is {self.space!r}")
+        if self.radius is None:
+            pv = _own_pv(estimator)
+            if pv is None:
+                raise ValueError(
+                    "radius must be given: only a fitted PVMinCqClassifier has a radius of its own, and this is a "
+                    f"{type(estimator).__name__}"
+                )
+            return float(pv)
+        if self.space == "features":
+            if not isinstance(estimator, Pipeline) or len(estimator) < 2:
+                raise ValueError(
+                    "space='features' needs a pipeline of at least two steps; this is a "
+                    f"{type(estimator).__name__}. Take space='input'"
+                )
+            x = _call(estimator[:-1], "transform", x, domain)
+        return perturbed_variation(x[source], x[~source], self.radius, metric=self.metric)
+
+
+class ReverseValidationScorer(_DomainScorer):
+    """Minus the error of reverse validation, for any classifier of two classes, fitted or not.
+
+    The scorer makes its own folds of the points it is given and fits clones of the estimator, towards the target and
+    back again, see `pvmincq_jax.reverse_validation`: the labels it judges by are seen by none of the two models. So it
+    is given the whole sample, and a search needs no split of its own: ::
+
+        rows = np.arange(len(X))
+        GridSearchCV(estimator, grid, scoring=ReverseValidationScorer(), cv=[(rows, rows)])
+
+    An estimator that does not know of domains learns from the labelled points alone, both ways.
+
+    Args:
+      folds: of source and target.
+      random_state: of the folds: a seed, a `numpy.random.RandomState`, or None.
+
+    Example:
+      >>> import numpy as np
+      >>> from sklearn.neighbors import KNeighborsClassifier
+      >>> from pvmincq_jax.scorers import ReverseValidationScorer
+      >>> X = np.concatenate([np.linspace(0, 1, 20), np.linspace(0.1, 1.1, 20)])[:, None]
+      >>> y, domain = np.concatenate([np.arange(20) // 10, np.full(20, -1)]), np.repeat([1, -2], 20)
+      >>> ReverseValidationScorer(folds=2)(KNeighborsClassifier(1), X, y, sample_domain=domain) > -0.2
+      True
+    """
+
+    def __init__(self, folds: int = 5, *, random_state: Any = 0) -> None:
+        """Keeps the parameters."""
+        self.folds = folds
+        self.random_state = random_state
+
+    def score(self, estimator: Any, X: Any, y: Any, sample_domain: Any = None) -> float:
+        """What a call returns."""
+        x, _, source, known = _split(X, y, sample_domain)
+        classes, labels = signs(known)
+        # skada tells masked labels by -1; where that is a class of its own, or labels are text, any label will do.
+        masked = -1 if np.issubdtype(classes.dtype, np.number) and -1 not in classes else classes[0]
+
+        def fit(there: np.ndarray, own: np.ndarray, target: np.ndarray, params: Any, seed: int) -> Any:
+            names = np.where(own > 0, classes[1], classes[0])
+            model = clone(estimator)
+            with config_context(enable_metadata_routing=True):
+                if not _takes(model, "fit", "sample_domain"):
+                    return model.fit(there, names)
+                domain = np.repeat([_SOURCE, _TARGET], [len(there), len(target)])
+                every = np.concatenate([names, np.full(len(target), masked, dtype=names.dtype)])
+                return model.fit(np.concatenate([there, target]), every, sample_domain=domain)
+
+        def decision(model: Any, points: np.ndarray) -> np.ndarray:
+            predicted = _call(model, "predict", points, np.full(len(points), _TARGET))
+            return np.where(predicted == classes[1], 1.0, -1.0)
+
+        folds, seed = check_count("folds", self.folds, 2), seed_of(self.random_state)
+        return -float(reverse_validation(fit, decision, x[source], labels, x[~source], [None], folds, seed)[0])

@@ -1,0 +1,162 @@
+"""R_S + PV and reverse validation as scorers, on scikit-learn's estimators and on real skada pipelines."""
+
+import numpy as np
+import pytest
+import sklearn
+from sklearn.model_selection import GridSearchCV, cross_validate
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC
+
+import pvmincq_jax as pvm
+from experiments.moons import moons_task
+from pvmincq_jax.estimators import PVMinCqClassifier
+from pvmincq_jax.scorers import ReverseValidationScorer, RsPvScorer
+
+
+@pytest.fixture
+def skada():
+    """skada, whose import switches on scikit-learn's metadata routing for the whole process."""
+    with sklearn.config_context():
+        import skada
+
+        sklearn.set_config(enable_metadata_routing=True)
+        yield skada
+
+
+@pytest.fixture(scope="module")
+def task():
+    return moons_task("40", 1002, per_class=20, test_size=200)
+
+
+@pytest.fixture(scope="module")
+def both(task):
+    order = np.random.default_rng(0).permutation(80)
+    x = np.concatenate([task.source, task.target])[order]
+    y = np.concatenate([(task.source_labels > 0).astype(int), np.full(40, -1)])[order]
+    return x, y, np.repeat([1, -2], 40)[order]
+
+
+def test_rs_pv_is_the_sum_of_its_parts(both):
+    x, y, domain = both
+    source = domain >= 0
+    model = KNeighborsClassifier(1).fit(x[source][:6], y[source][:6])
+    risk = 1 - model.score(x[source], y[source])
+    assert 0 < risk < 0.5
+    expected = risk + pvm.perturbed_variation(x[source], x[~source], 0.4)
+    assert RsPvScorer(0.4)(model, x, y, sample_domain=domain) == pytest.approx(-expected, abs=1e-12)
+    other = np.where(source, y, 55)
+    assert RsPvScorer(0.4)(model, x, other, sample_domain=domain) == pytest.approx(-expected, abs=1e-12)
+
+
+def test_rs_pv_in_a_skada_pipeline(skada, both):
+    x, y, domain = both
+    pipeline = skada.make_da_pipeline(StandardScaler(), skada.CORALAdapter(), SVC(gamma=1.0))
+    found = cross_validate(
+        pipeline,
+        x,
+        y,
+        cv=skada.model_selection.SourceTargetShuffleSplit(n_splits=2, test_size=0.5, random_state=0),
+        params={"sample_domain": domain},
+        scoring={"input": RsPvScorer(0.5), "features": RsPvScorer(0.5, space="features")},
+        return_estimator=True,
+        return_indices=True,
+        error_score="raise",
+    )
+    for fold, (model, rows) in enumerate(zip(found["estimator"], found["indices"]["test"])):
+        held, where = x[rows], domain[rows]
+        source = where >= 0
+        said = model.predict(held[source], sample_domain=where[source], allow_source=True)
+        risk = np.mean(said != y[rows][source])
+        moved = model[:-1].transform(held, sample_domain=where, allow_source=True)
+        for name, points in (("input", held), ("features", moved)):
+            pv = pvm.perturbed_variation(points[source], points[~source], 0.5)
+            assert found[f"test_{name}"][fold] == pytest.approx(-(risk + pv), abs=1e-12)
+
+
+def test_pv_mincq_in_a_skada_pipeline(skada, task, both):
+    x, y, domain = both
+    given = {"margin": 0.2, "gamma": 2.0, "draws": 4}
+    pipeline = skada.make_da_pipeline(StandardScaler(), PVMinCqClassifier(radius=0.7, **given))
+    pipeline.fit(x, y.copy(), sample_domain=domain)
+    model = pipeline[-1].base_estimator_
+    own = PVMinCqClassifier(radius=0.7, **given).fit(pipeline[:-1].transform(x), y, sample_domain=domain)
+    np.testing.assert_array_equal(model.weights_, own.weights_)
+    np.testing.assert_array_equal(
+        pipeline.predict(task.test), own.predict(pipeline[:-1].transform(task.test, sample_domain=np.full(200, -2)))
+    )
+    # Without a radius of its own the scorer takes the model's PV, and the search weighs it against the risk.
+    source = domain >= 0
+    risk = np.mean(own.predict(own.source_) != y[source])
+    assert RsPvScorer()(pipeline, x, y, sample_domain=domain) == pytest.approx(-(risk + own.pv_), abs=1e-12)
+    search = GridSearchCV(
+        pipeline,
+        {"pvmincqclassifier__radius": [0.3, 0.7]},
+        scoring=RsPvScorer(),
+        cv=skada.model_selection.SourceTargetShuffleSplit(n_splits=2, test_size=0.3, random_state=0),
+        error_score="raise",
+    )
+    search.fit(x, y, sample_domain=domain)
+    assert search.best_params_["pvmincqclassifier__radius"] == 0.7
+
+
+def test_reverse_validation_is_the_library_s_own(both):
+    x, y, domain = both
+    source = domain >= 0
+    labels = np.where(y[source] > 0, 1.0, -1.0)
+
+    def fit(there, own, target, params, seed):
+        return SVC(gamma=1.0).fit(there, own)
+
+    expected = pvm.reverse_validation(
+        fit, lambda model, points: model.predict(points), x[source], labels, x[~source], [None], 3, 0
+    )[0]
+    found = ReverseValidationScorer(folds=3)(SVC(gamma=1.0), x, y, sample_domain=domain)
+    assert found == pytest.approx(-expected, abs=1e-12)
+    named = np.where(y > 0, "up", "down")
+    assert ReverseValidationScorer(folds=3)(SVC(gamma=1.0), x, named, sample_domain=domain) == found
+
+
+def test_reverse_validation_of_adapters(skada, both):
+    x, y, domain = both
+    scorer = ReverseValidationScorer(folds=2)
+    pipeline = skada.make_da_pipeline(StandardScaler(), skada.CORALAdapter(), SVC(gamma=1.0))
+    score = scorer(pipeline, x, y, sample_domain=domain)
+    assert -1 <= score <= 0
+    assert not hasattr(pipeline[-1], "base_estimator_")
+    # It tells a classifier that learns from one that cannot.
+    rows = np.arange(len(x))
+    search = GridSearchCV(
+        skada.make_da_pipeline(StandardScaler(), SVC()),
+        {"svc__gamma": [1e-9, 1.0]},
+        scoring=scorer,
+        cv=[(rows, rows)],
+        error_score="raise",
+    )
+    search.fit(x, y, sample_domain=domain)
+    assert search.best_params_["svc__gamma"] == 1.0
+
+
+def test_pipelines_of_scikit_learn_without_its_routing(both):
+    x, y, domain = both
+    assert not sklearn.get_config()["enable_metadata_routing"]
+    pipeline = make_pipeline(StandardScaler(), PVMinCqClassifier(radius=0.7, margin=0.2, gamma=2.0, draws=4))
+    assert -0.5 < ReverseValidationScorer(folds=2)(pipeline, x, y, sample_domain=domain) <= 0
+
+
+def test_errors_say_what_to_do(both):
+    x, y, domain = both
+    model = KNeighborsClassifier(1).fit(x, domain)
+    with pytest.raises(ValueError, match=r"sample_domain has not reached the scorer.*enable_metadata_routing=True"):
+        RsPvScorer(0.4)(model, x, y)
+    with pytest.raises(ValueError, match="radius must be given: only a fitted PVMinCqClassifier"):
+        RsPvScorer()(model, x, y, sample_domain=domain)
+    with pytest.raises(ValueError, match="needs a pipeline of at least two steps"):
+        RsPvScorer(0.4, space="features")(model, x, y, sample_domain=domain)
+    with pytest.raises(ValueError, match="space must be 'input' or 'features'"):
+        RsPvScorer(0.4, space="kernel")(model, x, y, sample_domain=domain)
+    with pytest.raises(ValueError, match="OneVsRestClassifier"):
+        ReverseValidationScorer()(model, x, np.arange(80) % 3, sample_domain=domain)
+    with pytest.raises(ValueError, match="folds must be at least 2"):
+        ReverseValidationScorer(folds=1)(model, x, y, sample_domain=domain)
