@@ -20,6 +20,8 @@ from pvmincq_jax.sweep import *
 from pvmincq_jax.transport import *
 from pvmincq_jax.transport_sweep import *
 from pvmincq_jax.validation import *
+from pvmincq_jax.view_validation import *
+from pvmincq_jax.views import *
 from pvmincq_jax.voters import *
 
 __version__ = "0.1.0"
