@@ -16,6 +16,7 @@ from pvmincq_jax.pvmincq import *
 from pvmincq_jax.resampling import *
 from pvmincq_jax.scaling import *
 from pvmincq_jax.selflabel import *
+from pvmincq_jax.shared import *
 from pvmincq_jax.sweep import *
 from pvmincq_jax.transport import *
 from pvmincq_jax.transport_sweep import *
