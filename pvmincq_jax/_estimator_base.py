@@ -98,11 +98,11 @@ def listed(name: str, given: Given, default: Callable[[], Sequence[float] | np.n
     return values
 
 
-def margin_list(margin: Given, unit: MarginUnit) -> np.ndarray:
+def margin_list(margin: Given, unit: MarginUnit, default: Sequence[float] = MARGIN_FRACTIONS) -> np.ndarray:
     """The margins to choose from; fractions of mu_max unless absolute ones are given."""
     if unit not in ("fraction", "absolute"):
         raise ValueError(f"margin_unit must be 'fraction' or 'absolute'; it is {unit!r}")
-    margins = listed("margin", margin, lambda: MARGIN_FRACTIONS)
+    margins = listed("margin", margin, lambda: default)
     if np.any(margins == 0) or (unit == "fraction" and np.any(margins > 1)):
         allowed = "in (0, 1], as a fraction of the largest margin" if unit == "fraction" else "above 0"
         raise ValueError(f"margin must be {allowed}; it is {margin!r}")

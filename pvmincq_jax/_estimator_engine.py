@@ -14,7 +14,7 @@ import jax
 import numpy as np
 
 from pvmincq_jax._folds import fold_numbers
-from pvmincq_jax._graph import space_graph
+from pvmincq_jax._graph import RadiusGraph, space_graph
 from pvmincq_jax._precision import precision
 from pvmincq_jax._space import Metric, make_space
 from pvmincq_jax._types import Array
@@ -36,7 +36,7 @@ _SMALL_RANK = 128
 _TOLERANCE = 1e-7
 _SMALL_MARGIN = 1e-3
 # Two compiled computations at once can wait for each other for ever, and joblib may fit in threads.
-_ONE_AT_A_TIME = threading.Lock()
+ONE_AT_A_TIME = threading.Lock()
 
 # votes of the learning points [m, n], and of the points that are judged [m_s, n]
 Votes = tuple[np.ndarray, np.ndarray]
@@ -101,7 +101,7 @@ class _Solver:
         # Absolute margins may be any fraction of the largest.
         smallest = float(np.min(margins)) if unit == "fraction" else _SMALL_MARGIN
         self.votes = _pad(votes, *self.padded)
-        with _ONE_AT_A_TIME, precision(np.dtype(float)):
+        with ONE_AT_A_TIME, precision(np.dtype(float)):
             tolerance = max(_TOLERANCE * smallest, 4 * float(np.finfo(float).eps))
             left, right = (np.asarray(part) for part in vote_factor(self.votes, tolerance=tolerance))
         least = _SMALL_RANK if max(self.padded) <= _SMALL_SIZES[-1] else _RANK_STEP
@@ -117,7 +117,7 @@ class _Solver:
         # Without a pair there is no largest margin, and the program says that the input is bad.
         mu_max = float(np.mean(each, where=voter_mask)) / total if total else 1.0
         mu = self.margins * mu_max if self.unit == "fraction" else self.margins
-        with _ONE_AT_A_TIME, precision(np.dtype(float)):
+        with ONE_AT_A_TIME, precision(np.dtype(float)):
             found = jax.device_get(
                 _solve(
                     self.votes,
@@ -157,23 +157,23 @@ def deal(points: np.ndarray, labels: np.ndarray, folds: int, seed: int) -> np.nd
     return np.concatenate([everybody, numbers[None] != np.arange(count)[:, None]])
 
 
-def carried(
-    source: np.ndarray,
-    labels: np.ndarray,
-    target: np.ndarray,
-    radii: np.ndarray,
-    learning: np.ndarray,
-    draws: int,
-    seed: int,
-    metric: Metric,
-) -> list[list[SelfLabels]]:
-    """Self-labels for each row of ``learning`` and each radius, as `pvmincq_jax.sweep` draws them."""
+def reachable(
+    source: np.ndarray, labels: np.ndarray, target: np.ndarray, radii: np.ndarray, metric: Metric
+) -> RadiusGraph:
+    """The graph of the largest radius; it is an error if it reaches nobody."""
     graph = space_graph(make_space(source, target, metric, ties=labels), float(radii.max()))
     if not graph.neighbours.size:
         raise ValueError(
             f"radius {radii.max():g} leaves every point unmatched: the smallest distance between source and target "
             f"is {graph.nearest:g}. Give a larger radius, or radius=None to have it chosen"
         )
+    return graph
+
+
+def carried(
+    graph: RadiusGraph, labels: np.ndarray, radii: np.ndarray, learning: np.ndarray, draws: int, seed: int
+) -> list[list[SelfLabels]]:
+    """Self-labels for each row of ``learning`` and each radius, as `pvmincq_jax.sweep` draws them."""
 
     def one(rows: np.ndarray, radius: float) -> SelfLabels:
         return carry_labels(draw_matchings(graph.within(radius, rows), draws, seed=seed), labels[rows])

@@ -5,26 +5,13 @@ from typing import Any, Literal
 import numpy as np
 
 from pvmincq_jax._estimator_base import Given, VoteClassifier, chosen, gamma_list, margin_list, seed_of
-from pvmincq_jax._estimator_engine import GridFit, Votes, deal, fit_grid, own_labels
+from pvmincq_jax._estimator_engine import Votes, deal, fit_grid, own_labels
 from pvmincq_jax.baselines._form import rbf_kernel
 from pvmincq_jax.matching import check_count
 from pvmincq_jax.pvmincq import MarginUnit, absolute_margin
-from pvmincq_jax.validation import Choice
 from pvmincq_jax.voters import stump_thresholds
 
 __all__: list[str] = []
-
-
-def keep_vote(classifier: Any, fit: GridFit, choice: Choice) -> None:
-    """The vote at the chosen point of the grid, and what there is to know of it."""
-    r, g, k = choice.grid_index
-    mu_max = float(fit.mu_max[r, g])
-    classifier.weights_ = fit.weights[r, g, k]
-    classifier.mu_max_ = mu_max
-    classifier.margin_ = absolute_margin(choice.margin, mu_max, choice.margin_unit)
-    classifier.margin_fraction_ = classifier.margin_ / mu_max
-    classifier.c_bound_ = float(fit.sweep.c_bound[r, g, k])
-    classifier.kkt_residual_ = float(fit.kkt_residual[r, g, k])
 
 
 class MinCqClassifier(VoteClassifier):
@@ -118,7 +105,13 @@ class MinCqClassifier(VoteClassifier):
         found = own_labels(task.labels, learning)
         fit = fit_grid(found, masks, learning, task.labels, np.zeros(1), gammas, votes_at, margins, self.margin_unit)
         choice = chosen(fit.sweep, "rs", fit.mu_max)
-        keep_vote(self, fit, choice)
+        _, g, k = choice.grid_index
+        self.weights_ = fit.weights[0, g, k]
+        self.mu_max_ = float(fit.mu_max[0, g])
+        self.margin_ = absolute_margin(choice.margin, self.mu_max_, choice.margin_unit)
+        self.margin_fraction_ = self.margin_ / self.mu_max_
+        self.c_bound_ = float(fit.sweep.c_bound[0, g, k])
+        self.kkt_residual_ = float(fit.kkt_residual[0, g, k])
         self.gamma_: Any = choice.gamma if kernels else None
         self.cv_risk_ = choice.scores[0]
         self.gammas_, self.margins_ = gammas if kernels else None, margins

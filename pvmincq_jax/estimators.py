@@ -5,7 +5,8 @@ any two kinds, compute in float64 without touching JAX's configuration, and choo
 This is the only module that needs scikit-learn (with `pvmincq_jax.scorers`): ``pip install 'pvmincq-jax[sklearn]'``.
 """
 
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
 
 import numpy as np
 
@@ -22,14 +23,20 @@ from pvmincq_jax._estimator_base import (
     source_rows,
     validate_data,
 )
-from pvmincq_jax._estimator_engine import Votes, carried, deal, fit_grid, own_labels
-from pvmincq_jax._estimator_mincq import MinCqClassifier, keep_vote
+from pvmincq_jax._estimator_engine import ONE_AT_A_TIME, Votes, carried, deal, fit_grid, own_labels, reachable
+from pvmincq_jax._estimator_mincq import MinCqClassifier
 from pvmincq_jax._space import Metric
 from pvmincq_jax.baselines._form import rbf_kernel
 from pvmincq_jax.matching import check_count
-from pvmincq_jax.pvmincq import MarginUnit, PVMinCq, Voters, voter_centers, voter_mask
-from pvmincq_jax.sweep import PV_LEVELS, RadiusUnit, grid_radii
-from pvmincq_jax.validation import Criterion
+from pvmincq_jax.pvmincq import MarginUnit, PVMinCq, Voters, absolute_margin, voter_centers, voter_mask
+from pvmincq_jax.sweep import PV_LEVELS, RadiusUnit, Sweep, grid_radii
+from pvmincq_jax.transport_sweep import MARGIN_FRACTIONS as MOVED_FRACTIONS
+from pvmincq_jax.transport_sweep import RADIUS_MULTIPLES, TransportSweep
+from pvmincq_jax.validation import (
+    Choice,
+    fit_transport_validated,
+    transport_criterion,
+)
 
 __all__ = ["MinCqClassifier", "PVMinCqClassifier"]
 
@@ -38,7 +45,8 @@ class PVMinCqClassifier(VoteClassifier):
     """A majority vote for a target domain without labels, learnt from a labelled source domain (Algorithm 3).
 
     Source and target points within a radius are matched, the labels are carried over, and MinCq learns on the target
-    points that got one. Radius, margin and gamma that are not given are chosen without target labels.
+    points that got one; or, in the form "transport", source points move to their matched target points and MinCq
+    learns there. Radius, margin and gamma that are not given are chosen without target labels.
 
     `fit` takes both domains in one array with ``sample_domain`` (0 or above: source, below 0: target), as skada does;
     `fit_domains` takes them apart, as ADAPT does. Several sources, or several targets, are pooled. Labels of target
@@ -46,16 +54,22 @@ class PVMinCqClassifier(VoteClassifier):
     its own match, PV is 0, the radius plays no part, and the vote is that of `MinCqClassifier` over Gaussian kernels.
 
     Args:
-      radius: of the matching; a number, a list to choose from, or None for radii at ten levels of PV.
+      form: "label" for the paper's, "transport" for `pvmincq_jax.pv_transport_mincq`, which is not in the paper and
+        stands larger shifts.
+      radius: of the matching; a number, a list to choose from, or None: radii at ten levels of PV, or multiples of the
+        bottleneck radius for the transport form.
       margin: mu; a number, a list, or None.
       gamma: of the Gaussian kernels; a number, a list, or None for 1/2, 2 and 8 over the median squared distance
         within the target.
       radius_unit: how to read ``radius``: "absolute", "pv" or "bottleneck", see `pvmincq_jax.grid_radii`.
       margin_unit: "fraction" of the largest margin that the self-labels allow, in (0, 1], or "absolute".
-      draws: how many random maximum matchings are averaged; 1 for the paper's single one.
-      criterion: what is minimised over the grid: "rs_pv_cbound", "rs_pv" (the paper's), "rs_pv_risk", "rs", or a
-        function from a `pvmincq_jax.Sweep` to scores.
-      voters: where the kernels sit: on "target" points (those matched), "source" points, or "both".
+      draws: how many random maximum matchings are averaged; 1 for the paper's single one. None for 16, or 64 for the
+        transport form.
+      criterion: what is minimised over the grid: "rs_pv_cbound" (None), "rs_pv" (the paper's), "rs_pv_risk", "rs", or
+        a function from a `pvmincq_jax.Sweep` to scores. For the transport form, None for
+        `pvmincq_jax.transport_criterion`, or a function from a `pvmincq_jax.TransportSweep`.
+      voters: where the kernels sit: on "target" points (those matched), "source" points, or "both". In the transport
+        form they sit on the moved points.
       metric: of the matching, see `pvmincq_jax.match`.
       folds: of the source, for the source risk; fewer if the smaller class has fewer points.
       random_state: of folds and matchings: a seed, a `numpy.random.RandomState`, or None.
@@ -67,15 +81,16 @@ class PVMinCqClassifier(VoteClassifier):
       target_: the target sample ``[m_t, d]``.
       pairs_: who carried its label to whom: rows of ``source_``, rows of ``target_``, share of the draws.
       pv_: the perturbed variation at the radius.
-      self_labels_: of the target points ``[m_t]`` in [-1, 1].
-      self_label_weights_: how far each counts ``[m_t]``; 0 for a point without a match.
+      self_labels_: of the target points ``[m_t]`` in [-1, 1]; in the transport form, the labels of the moved source
+        points ``[m_s]``, which are the ``centers_``.
+      self_label_weights_: how far each of these points counts; 0 for one without a match.
       radius_, gamma_: chosen or given; the radius is 0 with one domain.
       margin_: mu, absolute; ``margin_fraction_`` is mu / mu_max.
       mu_max_: the largest margin that the self-labels allow.
       criterion_: its value over the grid ``[r, g, k]``; NaN if there was nothing to choose.
       choice_: the chosen point, a `pvmincq_jax.Choice`.
-      sweep_: all figures of the grid, a `pvmincq_jax.Sweep`.
-      c_bound_: of the vote on the self-labelled target.
+      sweep_: all figures of the grid, a `pvmincq_jax.Sweep` or `pvmincq_jax.TransportSweep`.
+      c_bound_: of the vote on the points that it learnt from.
       kkt_residual_: how far the weights are from optimal, relative.
       centers_, weights_: of the voters ``[n, d]``, ``[n]``.
       model_: all of it as a `pvmincq_jax.PVMinCq`, for `pvmincq_jax.decision` and `pvmincq_jax.save_model`.
@@ -106,19 +121,21 @@ class PVMinCqClassifier(VoteClassifier):
     def __init__(
         self,
         *,
+        form: Literal["label", "transport"] = "label",
         radius: Given = None,
         margin: Given = None,
         gamma: Given = None,
         radius_unit: RadiusUnit = "absolute",
         margin_unit: MarginUnit = "fraction",
-        draws: int = 16,
-        criterion: str | Criterion = "rs_pv_cbound",
+        draws: int | None = None,
+        criterion: str | Callable[[Any], np.ndarray] | None = None,
         voters: Voters = "target",
         metric: Metric = "euclidean",
         folds: int = 5,
         random_state: Any = 0,
     ) -> None:
         """Keeps the parameters; `fit` checks them."""
+        self.form = form
         self.radius = radius
         self.margin = margin
         self.gamma = gamma
@@ -171,10 +188,28 @@ class PVMinCqClassifier(VoteClassifier):
         return self._fit(Domains(Xs, labels, Xt, False))
 
     def _fit(self, task: Domains) -> "PVMinCqClassifier":
+        if self.form not in ("label", "transport"):
+            raise ValueError(f"form must be 'label' or 'transport'; it is {self.form!r}")
+        moving = self.form == "transport" and not task.single
+        model, choice, sweep = self._transport(task) if moving else self._label(task)
+        self.model_, self.choice_, self.sweep_ = model, choice, sweep
+        self.criterion_ = choice.scores
+        self.source_, self.source_labels_, self.target_ = task.source, task.labels, task.target
+        self.centers_, self.weights_ = np.asarray(model.centers), np.asarray(model.weights)
+        self.radius_, self.gamma_, self.pv_ = float(model.radius), float(model.gamma), float(model.pv)
+        self.margin_, self.mu_max_ = float(model.margin), float(model.mu_max)
+        self.margin_fraction_ = self.margin_ / self.mu_max_
+        self.c_bound_, self.kkt_residual_ = float(model.c_bound), float(model.kkt_residual)
+        self.pairs_ = model.pairs
+        self.self_labels_, self.self_label_weights_ = np.asarray(model.labels), np.asarray(model.label_weights)
+        return self
+
+    def _label(self, task: Domains) -> tuple[Any, Choice, Sweep]:
+        """The paper's form: labels are carried to the target points."""
         margins = margin_list(self.margin, self.margin_unit)
         gammas = gamma_list(self.gamma, task.target)
-        radii = np.zeros(1) if task.single else self._radii(task)
-        draws, seed = check_count("draws", self.draws, 1), seed_of(self.random_state)
+        radii = np.zeros(1) if task.single else self._radii(task, PV_LEVELS, "pv")
+        draws, seed = check_count("draws", 16 if self.draws is None else self.draws, 1), seed_of(self.random_state)
         folds = check_count("folds", self.folds, 2) if margins.size * gammas.size * radii.size > 1 else 0
         learning = deal(task.source, task.labels, folds, seed)
         if task.single:
@@ -182,7 +217,8 @@ class PVMinCqClassifier(VoteClassifier):
             masks = [[kept] for kept in learning]
         else:
             centers = voter_centers(task.source, task.target, self.voters)
-            found = carried(task.source, task.labels, task.target, radii, learning, draws, seed, self.metric)
+            graph = reachable(task.source, task.labels, task.target, radii, self.metric)
+            found = carried(graph, task.labels, radii, learning, draws, seed)
             masks = [
                 [voter_mask(one.weights > 0, kept, self.voters) for one in row] for row, kept in zip(found, learning)
             ]
@@ -192,34 +228,54 @@ class PVMinCqClassifier(VoteClassifier):
             return votes, votes if task.single else rbf_kernel(task.source, centers, gamma)
 
         fit = fit_grid(found, masks, learning, task.labels, radii, gammas, votes_at, margins, self.margin_unit)
-        choice = chosen(fit.sweep, self.criterion, fit.mu_max)
-        keep_vote(self, fit, choice)
-        self.sweep_, self.choice_, self.criterion_ = fit.sweep, choice, choice.scores
-        self.source_, self.source_labels_, self.target_ = task.source, task.labels, task.target
-        self.radius_, self.gamma_, self.centers_ = choice.radius, choice.gamma, centers
-        best = fit.sweep.self_labels[choice.grid_index[0]]
-        self.pairs_, self.pv_ = best.pairs, float(best.pv)
-        self.self_labels_, self.self_label_weights_ = best.labels, best.weights
-        self.model_ = PVMinCq(
+        choice = chosen(fit.sweep, "rs_pv_cbound" if self.criterion is None else self.criterion, fit.mu_max)
+        r, g, k = choice.grid_index
+        best, mu_max = fit.sweep.self_labels[r], float(fit.mu_max[r, g])
+        model = PVMinCq(
             centers=centers,
-            weights=self.weights_,
-            gamma=np.asarray(self.gamma_),
-            margin=np.asarray(self.margin_),
-            mu_max=np.asarray(self.mu_max_),
-            c_bound=np.asarray(self.c_bound_),
-            kkt_residual=np.asarray(self.kkt_residual_),
-            radius=np.asarray(self.radius_),
-            pv=np.asarray(self.pv_),
+            weights=fit.weights[r, g, k],
+            gamma=choice.gamma,
+            margin=absolute_margin(choice.margin, mu_max, choice.margin_unit),
+            mu_max=mu_max,
+            c_bound=fit.sweep.c_bound[r, g, k],
+            kkt_residual=fit.kkt_residual[r, g, k],
+            radius=choice.radius,
+            pv=best.pv,
             labels=best.labels,
             label_weights=best.weights,
             pairs=best.pairs,
         )
-        return self
+        return model, choice, fit.sweep
 
-    def _radii(self, task: Domains) -> np.ndarray:
-        """Absolute radii, increasing; 0, where the samples share points, is the smallest radius above it."""
-        unit: RadiusUnit = "pv" if self.radius is None else self.radius_unit
-        values = listed("radius", self.radius, lambda: PV_LEVELS)
+    def _transport(self, task: Domains) -> tuple[Any, Choice, TransportSweep]:
+        """Source points move to their matched target points and keep their labels."""
+        radii = self._radii(task, RADIUS_MULTIPLES, "bottleneck")
+        reachable(task.source, task.labels, task.target, radii, self.metric)
+        criterion = transport_criterion if self.criterion is None else self.criterion
+        if not callable(criterion):
+            raise ValueError(
+                f"criterion must be None or a function of a TransportSweep in the transport form; it is {criterion!r}"
+            )
+        with ONE_AT_A_TIME:
+            return fit_transport_validated(
+                task.source,
+                task.labels,
+                task.target,
+                criterion=criterion,
+                draws=check_count("draws", 64 if self.draws is None else self.draws, 1),
+                radii=radii,
+                radius_unit="absolute",
+                margins=margin_list(self.margin, self.margin_unit, MOVED_FRACTIONS),
+                margin_unit=self.margin_unit,
+                gammas=gamma_list(self.gamma, task.target),
+                seed=seed_of(self.random_state),
+                metric=self.metric,
+            )
+
+    def _radii(self, task: Domains, default: Sequence[float], default_unit: RadiusUnit) -> np.ndarray:
+        """Absolute radii, increasing; 0, where the samples share points, is the smallest number above it."""
+        unit = default_unit if self.radius is None else self.radius_unit
+        values = listed("radius", self.radius, lambda: default)
         if unit != "pv" and np.any(values == 0):
             raise ValueError(f"radius must be above 0; it is {self.radius!r}")
         radii = grid_radii(task.source, task.target, values, unit, self.metric)

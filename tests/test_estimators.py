@@ -149,6 +149,23 @@ def test_it_adapts():
     assert model.score(task.test, task.test_labels) > plain.score(task.test, task.test_labels) + 0.1
 
 
+def test_transport_form_is_the_library_s_own_fit(task):
+    found = pvm.fit_transport_validated(task.source, task.source_labels, task.target, seed=3, gammas=[2.0])
+    own = PVMinCqClassifier(form="transport", gamma=2.0, random_state=3)
+    own.fit_domains(task.source, task.source_labels, task.target)
+    jax.tree.map(np.testing.assert_array_equal, own.model_, found.model)
+    np.testing.assert_array_equal(own.criterion_, found.choice.scores)
+    np.testing.assert_array_equal(own.self_labels_, task.source_labels)
+    values = np.asarray(pvm.decision(found.model, task.test))
+    np.testing.assert_allclose(own.decision_function(task.test), values, atol=1e-12)
+    # With one domain nothing moves.
+    still, plain = (
+        one(gamma=2.0, margin=0.2, **more).fit(task.source, task.source_labels)
+        for one, more in ((PVMinCqClassifier, {"form": "transport"}), (MinCqClassifier, {}))
+    )
+    np.testing.assert_array_equal(still.weights_, plain.weights_)
+
+
 def test_probabilities_are_those_of_the_gibbs_classifier(task, adapted):
     values, probabilities = adapted.decision_function(task.test), adapted.predict_proba(task.test)
     np.testing.assert_allclose(probabilities, np.stack([1 - values, 1 + values], axis=1) / 2, atol=1e-15)
@@ -293,6 +310,9 @@ DOMAIN = np.array([1, 1, 1, -2, -2, -2])
         (PVMinCqClassifier(), (X, Y, ["s"] * 6), "sample_domain must hold numbers"),
         (PVMinCqClassifier(), (X, None, DOMAIN), "y must have one entry per row"),
         (PVMinCqClassifier(radius=0.1), (X, Y, DOMAIN), "smallest distance.*is 2.8.*larger radius, or radius=None"),
+        (PVMinCqClassifier(form="transport", radius=0.1), (X, Y, DOMAIN), "is 2.8.*larger radius, or radius=None"),
+        (PVMinCqClassifier(form="transport", criterion="rs_pv"), (X, Y, DOMAIN), "None or a function of a Transport"),
+        (PVMinCqClassifier(form="both"), (X, Y, DOMAIN), "form must be 'label' or 'transport'"),
         (PVMinCqClassifier(radius=0.0), (X, Y, DOMAIN), "radius must be above 0"),
         (PVMinCqClassifier(criterion="best"), (X, Y, DOMAIN), "criterion must be one of rs, rs_pv"),
         (PVMinCqClassifier(draws=0), (X, Y, DOMAIN), "draws must be at least 1"),
