@@ -32,11 +32,7 @@ from pvmincq_jax.pvmincq import MarginUnit, PVMinCq, Voters, absolute_margin, vo
 from pvmincq_jax.sweep import PV_LEVELS, RadiusUnit, Sweep, grid_radii
 from pvmincq_jax.transport_sweep import MARGIN_FRACTIONS as MOVED_FRACTIONS
 from pvmincq_jax.transport_sweep import RADIUS_MULTIPLES, TransportSweep
-from pvmincq_jax.validation import (
-    Choice,
-    fit_transport_validated,
-    transport_criterion,
-)
+from pvmincq_jax.validation import Choice, fit_transport_validated, transport_criterion
 
 __all__ = ["MinCqClassifier", "PVMinCqClassifier"]
 

@@ -1,0 +1,140 @@
+"""Pictures of a fitted `pvmincq_jax.estimators.PVMinCqClassifier`: who labelled whom, and what the choice was made by.
+
+matplotlib is imported when a picture is drawn: ``pip install 'pvmincq-jax[experiments]'``. Classes are told apart by
+shape as well as by colour.
+"""
+
+from typing import Any
+
+import numpy as np
+
+__all__ = ["plot_criterion", "plot_transfer"]
+
+# Label, marker and colours: dark circles against light squares with an edge.
+_CLASSES = (
+    (1.0, {"marker": "o", "color": "#08306b", "edgecolor": "#08306b"}),
+    (-1.0, {"marker": "s", "color": "#fdae6b", "edgecolor": "#7f2704"}),
+)
+
+
+def _axis(ax: Any, size: tuple[float, float]) -> Any:
+    """The axis given, or one of a new figure."""
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError as error:
+        raise ImportError("pvmincq_jax.plots needs matplotlib: pip install 'pvmincq-jax[experiments]'") from error
+    return plt.subplots(figsize=size, layout="constrained")[1] if ax is None else ax
+
+
+def _fitted(estimator: Any) -> None:
+    if not hasattr(estimator, "pairs_"):
+        raise ValueError(
+            f"estimator must be a fitted PVMinCqClassifier; this {type(estimator).__name__} has no pairs_. Call fit "
+            "or fit_domains first"
+        )
+
+
+def plot_transfer(estimator: Any, *, features: tuple[int, int] = (0, 1), ax: Any = None) -> Any:
+    """Draws how labels went from source to target: an arrow for each matched pair, the darker the more often drawn.
+
+    Source points carry their class; target points are crosses, faint where no label arrived.
+
+    Args:
+      estimator: a fitted `pvmincq_jax.estimators.PVMinCqClassifier`.
+      features: the two columns to draw.
+      ax: a matplotlib axis, or None for a new figure.
+
+    Returns:
+      The axis.
+
+    Example:
+      >>> import matplotlib
+      >>> matplotlib.use("Agg")
+      >>> from pvmincq_jax.estimators import PVMinCqClassifier
+      >>> Xs, ys = np.array([[0.0, 0.0], [0.1, 0.2], [1.0, 1.0], [1.1, 0.9]]), np.array(["a", "a", "b", "b"])
+      >>> model = PVMinCqClassifier(radius=0.3, margin=0.5, gamma=1.0).fit_domains(Xs, ys, Xs + 0.1)
+      >>> plot_transfer(model).get_title()
+      'radius 0.30: PV = 0.00, 4 of 4 target points matched'
+    """
+    _fitted(estimator)
+    count = estimator.n_features_in_
+    if len(features) != 2 or not all(0 <= feature < count for feature in features):
+        raise ValueError(f"features must be two columns in [0, {count - 1}]; they are {features}")
+    ax = _axis(ax, (6.4, 5.2))
+    columns = list(features)
+    source, target = estimator.source_[:, columns], estimator.target_[:, columns]
+    pairs = estimator.pairs_
+    matched = np.isin(np.arange(len(target)), pairs.target)
+    starts, ends = source[pairs.source], target[pairs.target]
+    shade = 0.15 + 0.75 * pairs.weights / np.max(pairs.weights)
+    ax.quiver(
+        *starts.T,
+        *(ends - starts).T,
+        angles="xy",
+        scale_units="xy",
+        scale=1,
+        width=0.0025,
+        color="black",
+        alpha=shade,
+        zorder=0,
+    )
+    for sign, look in _CLASSES:
+        rows = estimator.source_labels_ == sign
+        name = f"source, class {estimator.classes_[int(sign > 0)]}"
+        ax.scatter(*source[rows].T, s=22, linewidths=0.5, label=name, **look)
+    crosses: dict[str, Any] = {"marker": "x", "s": 24, "linewidths": 0.9}
+    ax.scatter(*target[matched].T, color="black", label="target, matched", **crosses)
+    if not np.all(matched):
+        ax.scatter(*target[~matched].T, color="0.7", label="target, unmatched", **crosses)
+    names = getattr(estimator, "feature_names_in_", [f"feature {i}" for i in range(count)])
+    ax.set(xlabel=str(names[columns[0]]), ylabel=str(names[columns[1]]))
+    told = f"{int(np.sum(matched))} of {len(target)} target points matched"
+    ax.set_title(f"radius {estimator.radius_:.2f}: PV = {estimator.pv_:.2f}, {told}", fontsize="medium")
+    ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.13), ncols=2, frameon=False, fontsize="small")
+    return ax
+
+
+def plot_criterion(estimator: Any, *, ax: Any = None) -> Any:
+    """Draws the criterion over radii and margins, at the chosen gamma; the chosen point is framed.
+
+    Args:
+      estimator: a fitted `pvmincq_jax.estimators.PVMinCqClassifier` that had something to choose.
+      ax: a matplotlib axis, or None for a new figure.
+
+    Returns:
+      The axis.
+
+    Example:
+      >>> import matplotlib
+      >>> matplotlib.use("Agg")
+      >>> from pvmincq_jax.estimators import PVMinCqClassifier
+      >>> Xs, ys = np.array([[0.0], [0.1], [0.3], [1.0], [1.1], [1.4]]), np.repeat(["a", "b"], 3)
+      >>> model = PVMinCqClassifier(radius=[0.1, 0.3], margin=0.5, gamma=1.0).fit_domains(Xs, ys, Xs + 0.05)
+      >>> [text.get_text() for text in plot_criterion(model).get_xticklabels()]
+      ['0.5']
+    """
+    _fitted(estimator)
+    sweep, choice = estimator.sweep_, estimator.choice_
+    row, gamma, column = choice.grid_index
+    scores = np.where(np.isfinite(choice.scores), choice.scores, np.nan)[:, gamma, :]
+    if np.all(np.isnan(scores)):
+        raise ValueError(
+            "there is no criterion to draw: radius, margin and gamma were given. Leave one of them out, or list values"
+        )
+    ax = _axis(ax, (1.6 + 1.1 * scores.shape[1] + 1.6, 1.4 + 0.42 * scores.shape[0]))
+    image = ax.imshow(scores, origin="lower", aspect="auto", cmap="Greys")
+    middle = np.nanmin(scores) + 0.55 * (np.nanmax(scores) - np.nanmin(scores))
+    for (r, k), score in np.ndenumerate(scores):
+        text = "-" if np.isnan(score) else f"{score:.3f}"
+        ax.text(k, r, text, ha="center", va="center", fontsize=8, color="white" if score > middle else "black")
+    from matplotlib.patches import Rectangle
+
+    frame = Rectangle((column - 0.5, row - 0.5), 1, 1, fill=False, linewidth=2.5, edgecolor="tab:red", clip_on=False)
+    ax.add_patch(frame)
+    ax.set_xticks(range(len(sweep.margins)), [f"{margin:g}" for margin in sweep.margins])
+    ax.set_yticks(range(len(sweep.radii)), [f"{r:.2f} ({pv:.2f})" for r, pv in zip(sweep.radii, sweep.pv)])
+    of = ", as a fraction of the largest" if sweep.margin_unit == "fraction" else ""
+    ax.set(xlabel=f"margin{of}", ylabel="radius (and its PV)")
+    ax.set_title(f"criterion at gamma {choice.gamma:.3g}; framed: chosen", fontsize="medium")
+    ax.figure.colorbar(image, ax=ax, pad=0.02)
+    return ax

@@ -1,0 +1,84 @@
+"""Pictures of a fitted PV-MinCq: what they show is what was fitted, without a warning, and no text on another."""
+
+import subprocess
+import sys
+
+import matplotlib
+
+matplotlib.use("Agg")
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+
+from experiments.moons import moons_task
+from pvmincq_jax.estimators import MinCqClassifier, PVMinCqClassifier
+from pvmincq_jax.plots import plot_criterion, plot_transfer
+
+
+@pytest.fixture(scope="module")
+def model():
+    task = moons_task("40", 1003, per_class=16, test_size=20)
+    given = {"radius": [0.3, 0.6, 1.0], "gamma": [2.0, 8.0], "draws": 3}
+    return PVMinCqClassifier(**given).fit_domains(task.source, task.source_labels, task.target)
+
+
+@pytest.fixture(autouse=True)
+def _close():
+    yield
+    plt.close("all")
+
+
+def test_transfer_draws_every_pair(model):
+    ax = plot_transfer(model)
+    (arrows,) = (one for one in ax.collections if hasattr(one, "U"))
+    assert len(arrows.U) == len(model.pairs_.source)
+    ends = np.stack([arrows.X + arrows.U, arrows.Y + arrows.V], axis=1)
+    np.testing.assert_allclose(ends, model.target_[model.pairs_.target])
+    assert f"PV = {model.pv_:.2f}" in ax.get_title()
+    texts = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert texts[:3] == ["source, class 1.0", "source, class -1.0", "target, matched"]
+    other = plot_transfer(model, features=(1, 0), ax=plt.figure().add_subplot())
+    assert other.get_xlabel() == "feature 1"
+
+
+def test_criterion_frames_the_chosen_point(model):
+    ax = plot_criterion(model)
+    row, gamma, column = model.choice_.grid_index
+    (frame,) = ax.patches
+    assert (frame.get_x(), frame.get_y()) == (column - 0.5, row - 0.5)
+    shown = np.ma.filled(ax.images[0].get_array(), np.nan)
+    np.testing.assert_array_equal(shown, model.criterion_[:, gamma, :])
+    assert f"{model.criterion_.min():.3f}" in {text.get_text() for text in ax.texts}
+
+
+@pytest.mark.parametrize("draw", [plot_transfer, plot_criterion])
+def test_texts_do_not_overlap(model, draw):
+    ax = draw(model)
+    ax.figure.canvas.draw()
+    texts = [*ax.get_xticklabels(), *ax.get_yticklabels(), ax.title, ax.xaxis.label, ax.yaxis.label, *ax.texts]
+    texts += ax.get_legend().get_texts() if ax.get_legend() else []
+    boxes = [text.get_window_extent() for text in texts if text.get_text()]
+    assert not any(a.overlaps(b) for i, a in enumerate(boxes) for b in boxes[:i])
+
+
+def test_errors_say_what_to_do(model):
+    with pytest.raises(ValueError, match=r"this MinCqClassifier has no pairs_. Call fit"):
+        plot_transfer(MinCqClassifier())
+    with pytest.raises(ValueError, match=r"features must be two columns in \[0, 1\]"):
+        plot_transfer(model, features=(0, 2))
+    given = PVMinCqClassifier(radius=0.6, margin=0.2, gamma=2.0)
+    given.fit_domains(model.source_, model.source_labels_, model.target_)
+    with pytest.raises(ValueError, match=r"no criterion to draw.*Leave one of them out"):
+        plot_criterion(given)
+    code = """
+import sys, types
+sys.modules["matplotlib"] = sys.modules["matplotlib.pyplot"] = None
+from pvmincq_jax.plots import _axis
+try:
+    _axis(None, (1, 1))
+except ImportError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, check=True)
+    assert "pip install 'pvmincq-jax[experiments]'" in done.stdout
