@@ -40,6 +40,7 @@ def weighted_svc(kernel: np.ndarray, labels: np.ndarray, costs: np.ndarray) -> E
       An `Expansion` over the n points.
     """
     try:
+        from sklearn import config_context
         from sklearn.svm import SVC
     except ImportError as error:
         raise ImportError(
@@ -52,6 +53,9 @@ def weighted_svc(kernel: np.ndarray, labels: np.ndarray, costs: np.ndarray) -> E
     # SVC multiplies its C by the sample weights; the rest of it is on the scale of the largest cost.
     largest = float(np.max(costs))
     machine = SVC(C=largest, kernel="precomputed", tol=TOLERANCE, cache_size=50)
-    machine.fit(kernel[np.ix_(used, used)], labels[used], sample_weight=costs[used] / largest)
+    own = kernel if used.size == labels.shape[0] else kernel[np.ix_(used, used)]
+    # The methods train thousands of machines on checked input: looking at it again would take longer than training.
+    with config_context(assume_finite=True, skip_parameter_validation=True):
+        machine.fit(own, labels[used], sample_weight=costs[used] / largest)
     weights[used[machine.support_]] = machine.dual_coef_[0]
     return Expansion(weights, float(machine.intercept_[0]))

@@ -65,7 +65,7 @@ GRID = [
     DasfParams(gamma, sparsity, pairs)
     for sparsity in (0.01, 0.001)
     for pairs in (0.01, 0.001, 0.0001)
-    for gamma in (1.0, 2.0, 4.0, 8.0)
+    for gamma in (0.5, 2.0, 8.0)
 ]
 VALIDATION = "reverse"
 

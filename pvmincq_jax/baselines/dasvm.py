@@ -62,7 +62,7 @@ class DasvmModel(NamedTuple):
     reset: np.ndarray
 
 
-GRID = [DasvmParams(gamma, cost) for cost in (0.1, 1.0, 10.0, 100.0) for gamma in (0.5, 1.0, 2.0, 4.0, 8.0)]
+GRID = [DasvmParams(gamma, cost) for cost in (0.1, 1.0, 10.0, 100.0) for gamma in (0.5, 2.0, 8.0)]
 VALIDATION = "reverse"
 
 

@@ -125,7 +125,7 @@ def _minimise(factor: Array, labels: Array, risk: Array, disagreement: Array, st
 
     solver = optax.lbfgs(
         linesearch=optax.scale_by_backtracking_linesearch(
-            max_backtracking_steps=8, decrease_factor=0.5, store_grad=True
+            max_backtracking_steps=5, decrease_factor=0.25, store_grad=True
         )
     )
     value_and_gradient = optax.value_and_grad_from_state(value)

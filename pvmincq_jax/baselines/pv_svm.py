@@ -2,7 +2,8 @@
 
 The self-labelling is PV-MinCq's, one random maximum matching within a radius; a matched target point carries its
 partner's label and the others are left out. The radius is given as a fraction of the bottleneck radius, the smallest
-that matches the whole smaller sample, because useful ones lie around it whatever the data's scale.
+that matches the whole smaller sample, because useful ones lie around it whatever the data's scale. Where the domains
+lie apart, the smallest fractions reach nobody; in a grid such a point has a PV of 1 and no values, and is never chosen.
 """
 
 from collections.abc import Sequence
@@ -10,11 +11,14 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pvmincq_jax._graph import space_graph
+from pvmincq_jax._space import make_space
 from pvmincq_jax._types import ArrayLike
 from pvmincq_jax.baselines._form import KernelModel, kernel_decision, prepare, rbf_kernel, read_params
-from pvmincq_jax.baselines._svc import weighted_svc
+from pvmincq_jax.baselines._svc import Expansion, weighted_svc
 from pvmincq_jax.curve import bottleneck_radius
-from pvmincq_jax.selflabel import SelfLabels, self_label
+from pvmincq_jax.matching import draw_matchings
+from pvmincq_jax.selflabel import SelfLabels, carry_labels
 
 __all__ = ["GRID", "VALIDATION", "PVSvmModel", "PVSvmParams", "decision", "fit", "fit_grid"]
 
@@ -71,7 +75,7 @@ def fit_grid(
       seed: of the matchings.
 
     Returns:
-      g models.
+      g models. One whose radius leaves every point unmatched has a PV of 1, and its values are NaN.
     """
     read = [read_params(PVSvmParams, params) for params in grid]
     if np.ndim(labels) == 2:
@@ -80,16 +84,20 @@ def fit_grid(
         labels = np.asarray(labels)[0]
     sample = prepare(source, labels, target)
     unit = bottleneck_radius(sample.source, sample.target)
+    space = make_space(sample.source, sample.target, ties=sample.labels)
     found: dict[float, SelfLabels] = {}
     kernels: dict[float, np.ndarray] = {}
     models = []
     for gamma, cost, radius in read:
         if radius not in found:
-            found[radius] = self_label(sample.source, sample.labels, sample.target, radius * unit, seed=seed)
+            found[radius] = carry_labels(draw_matchings(space_graph(space, radius * unit), 1, seed=seed), sample.labels)
         if gamma not in kernels:
             kernels[gamma] = rbf_kernel(sample.target, sample.target, gamma)
         given = found[radius]
-        machine = weighted_svc(kernels[gamma], given.labels, cost * given.weights)
+        if np.any(given.weights > 0):
+            machine = weighted_svc(kernels[gamma], given.labels, cost * given.weights)
+        else:
+            machine = Expansion(np.full(len(given.labels), np.nan), float("nan"))
         kernel = KernelModel(sample.target, machine.weights, np.asarray(machine.bias), np.asarray(float(gamma)))
         self_labels = np.empty(len(given.labels))
         self_labels[sample.target_order] = given.labels
@@ -118,7 +126,10 @@ def fit(
       >>> print(model.self_labels, model.pv)
       [ 1. -1.] 0.0
     """
-    return fit_grid(source, labels, target, [params], seed)[0]
+    model = fit_grid(source, labels, target, [params], seed)[0]
+    if model.pv == 1:
+        raise ValueError(f"params.radius leaves every point unmatched: it is a distance of {model.radius:g}")
+    return model
 
 
 def decision(model: PVSvmModel, x: ArrayLike) -> np.ndarray:
