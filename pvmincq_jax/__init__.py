@@ -10,6 +10,7 @@ from pvmincq_jax.cbound import *
 from pvmincq_jax.curve import *
 from pvmincq_jax.factor import *
 from pvmincq_jax.matching import *
+from pvmincq_jax.metric import *
 from pvmincq_jax.mincq import *
 from pvmincq_jax.pac_bayes import *
 from pvmincq_jax.pvmincq import *
@@ -17,6 +18,7 @@ from pvmincq_jax.resampling import *
 from pvmincq_jax.scaling import *
 from pvmincq_jax.selflabel import *
 from pvmincq_jax.shared import *
+from pvmincq_jax.softmatching import *
 from pvmincq_jax.sweep import *
 from pvmincq_jax.transport import *
 from pvmincq_jax.transport_sweep import *
