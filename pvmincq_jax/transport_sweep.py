@@ -29,7 +29,7 @@ from pvmincq_jax.voters import rbf_votes
 __all__ = ["TransportSweep", "transport_model", "transport_sweep"]
 
 # In units of the bottleneck radius.
-RADIUS_MULTIPLES = (0.7, 0.85, 1.0, 1.15, 1.3, 1.5, 1.75, 2.0, 2.3)
+RADIUS_MULTIPLES = (0.7, 0.85, 1.0, 1.15, 1.3, 1.45, 1.6, 1.75, 1.9, 2.05, 2.2, 2.4)
 MARGIN_FRACTIONS = (0.05, 0.2, 0.5)
 # The rank of all lanes. Votes of more directions are solved as well as these allow, and their status says how well.
 _RANK = 128
@@ -96,7 +96,7 @@ def transport_sweep(
       source: ``[m_s, d]``.
       source_labels: ``[m_s]`` in {-1, +1}.
       target: ``[m_t, d]``.
-      radii: see `pvmincq_jax.grid_radii`; from 0.7 to 2.3 times the bottleneck radius unless given.
+      radii: see `pvmincq_jax.grid_radii`; from 0.7 to 2.4 times the bottleneck radius unless given.
       margins: fractions of each problem's mu_max, or absolute.
       gammas: absolute; `pvmincq_jax.default_gammas` of the target when None.
       draws: matchings per radius.

@@ -228,7 +228,6 @@ def test_a_bar_at_a_terminal(tmp_path, monkeypatch):
     ("arguments", "message"),
     [
         (["--methods", "SVN"], "'SVN' is not available; there are SVM, MinCq"),
-        (["--methods", "PV-Transport-MinCq"], "'PV-Transport-MinCq' is not available"),
         (["--tasks", "25"], "'25' is not available; there are 20, 30"),
         (["--runs", "0"], "whole number from 1 on"),
         (["--jobs", "many"], "whole number from 0 on"),

@@ -91,7 +91,8 @@ def test_terms_of_the_criterion(grid, task):
         plus = np.sum(share[task.source_labels > 0])
         assert ratio[index] == pytest.approx(abs(np.mean(grid.target_values[index] > 0) - plus))
         assert risk[index] == pytest.approx(np.sum(share[grid.moved_values[index] * task.source_labels <= 0]))
-    expected = 4 * pvm.neighbour_disagreement(grid) + ratio + risk + grid.pv[:, None, None]
+    expected = 4 * pvm.neighbour_disagreement(grid) + 4 * ratio**2 + grid.pv[:, None, None]
+    expected += np.where(risk > 0.1, 2 * (risk - 0.1), 0.0)
     np.testing.assert_allclose(pvm.transport_criterion(grid), expected)
 
 
