@@ -1,0 +1,97 @@
+"""The command on the learned distance: one small honest run, and what surrounds it."""
+
+import json
+
+import numpy as np
+import pytest
+from scipy.stats import sem
+
+from experiments import learned_metric
+from experiments.learned_metric import noisy_moons
+from experiments.learned_metric_report import METHODS, NOISE_FEATURES, Settings
+
+SMALL = ["--levels", "1", "--runs", "2", "--seed", "1001", "--per-class", "30", "--test-size", "200"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """One run of the command, with one point of the grid in place of all: fewer programs to compile."""
+    out = tmp_path_factory.mktemp("learned") / "made"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(learned_metric, "GRID", {"radii": (0.2,), "margins": (0.1,), "gammas": (4.0,), "folds": 2})
+        learned_metric.main([*SMALL, "--out", str(out)])
+    return out
+
+
+def test_noise_has_its_level_in_both_domains_and_nothing_else_changes():
+    settings = Settings(per_class=500, test_size=1000)
+    small, large = noisy_moons(0.1, 1000, settings), noisy_moons(3.0, 1000, settings)
+    for name in ("source", "target", "test"):
+        points = getattr(large, name)
+        assert points.shape == (1000, 2 + NOISE_FEATURES)
+        np.testing.assert_allclose(points[:, 2:].std(axis=0), 3, rtol=0.1)
+        np.testing.assert_allclose(points[:, 2:].mean(axis=0), 0, atol=0.4)
+        np.testing.assert_array_equal(points[:, :2], getattr(small, name)[:, :2])
+    correlation = np.corrcoef(large.source[:, 2:].T, large.target[:, 2:].T)
+    assert np.abs(correlation - np.eye(16)).max() < 0.2
+    # A drawing of its own for each level: not the same noise made larger.
+    assert np.abs(np.corrcoef(small.source[:, 2], large.source[:, 2])[0, 1]) < 0.2
+
+
+def test_records_and_table_agree(folder):
+    records = [json.loads(line) for line in (folder / "results.jsonl").read_text().splitlines()]
+    assert [(r["level"], r["run"]) for r in records] == [(1.0, 0), (1.0, 1)]
+    table = (folder / "learned_metric.md").read_text()
+    for method in METHODS:
+        values = [r["figures"][method]["accuracy"] for r in records]
+        assert f"| {method} | {np.mean(values):.1f} ± {sem(values):.1f} |" in table
+    for record in records:
+        shares = record["map"]["shares"]
+        assert sum(shares) == pytest.approx(1)
+        # The map finds the two features of ten that the labels depend on, and brings the samples together.
+        assert sum(shares[:2]) > 0.6
+        assert record["map"]["pv"][1] < record["map"]["pv"][0]
+    for ending in ("png", "pdf"):
+        assert (folder / f"learned_metric.{ending}").stat().st_size > 5000
+
+
+def test_finished_runs_are_not_computed_again(folder, monkeypatch, capsys):
+    asked = []
+    monkeypatch.setattr(learned_metric, "run_level", lambda *cell: asked.append(cell))
+    path = folder / "results.jsonl"
+    whole = path.read_text()
+    path.write_text(whole + '{"level": 1.0, "ru')  # as if stopped while writing
+    learned_metric.main([*SMALL, "--out", str(folder)])
+    assert asked == []
+    assert path.read_text() == whole
+    assert "PV-MinCq, learned" in capsys.readouterr().out
+
+
+def test_results_of_other_settings_are_refused(folder, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        learned_metric.main([*SMALL, "--angle", "50", "--out", str(folder)])
+    assert stopped.value.code == 2
+    assert "is from other settings" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--runs", "0"], "--runs must be at least 1; it is 0"),
+        (["--levels", "0"], "--levels must be finite and at least 0.001"),
+        (["--form", "round"], "invalid choice"),
+    ],
+)
+def test_bad_arguments(arguments, message, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        learned_metric.main(arguments)
+    assert stopped.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+def test_help(capsys):
+    with pytest.raises(SystemExit) as stopped:
+        learned_metric.main(["--help"])
+    assert stopped.value.code == 0
+    out = capsys.readouterr().out
+    assert all(option in out for option in ("--levels", "--runs", "--seed", "--out", "--quick"))
