@@ -2,7 +2,8 @@
 
 `MinCqClassifier` learns on one domain, `PVMinCqClassifier` adapts to a second one without labels. Both take labels of
 any two kinds, compute in float64 without touching JAX's configuration, and choose by validation what is not given.
-This is the only module that needs scikit-learn (with `pvmincq_jax.scorers`): ``pip install 'pvmincq-jax[sklearn]'``.
+They need scikit-learn, which nothing else does on import but `pvmincq_jax.scorers`: ``pip install
+'pvmincq-jax[sklearn]'``.
 """
 
 from collections.abc import Callable, Sequence
@@ -164,7 +165,11 @@ class PVMinCqClassifier(VoteClassifier):
                 f"y must have one entry per row of X ({len(X)}), whatever it is for target rows; its shape is "
                 f"{np.shape(y)}"
             )
-        self.classes_, labels = signs(np.asarray(y)[source])
+        # Taken out first: in one array, text or NaN in target rows would turn the source's labels into text or floats.
+        known = (
+            [label for label, kept in zip(y, source) if kept] if isinstance(y, list | tuple) else np.asarray(y)[source]
+        )
+        self.classes_, labels = signs(known)
         return self._fit(Domains(X[source], labels, X[~source], False))
 
     def fit_domains(self, Xs: Any, ys: Any, Xt: Any) -> "PVMinCqClassifier":

@@ -48,7 +48,14 @@ def adapted(both):
     return PVMinCqClassifier(**GIVEN).fit(x, y, sample_domain=domain)
 
 
-@pytest.mark.parametrize("classifier", [MinCqClassifier(), PVMinCqClassifier()], ids=["MinCq", "PVMinCq"])
+@pytest.mark.parametrize(
+    "classifier",
+    [
+        pytest.param(MinCqClassifier(), id="MinCq"),
+        pytest.param(PVMinCqClassifier(), id="PVMinCq"),
+        pytest.param(MinCqClassifier("stumps"), id="stumps", marks=pytest.mark.long),
+    ],
+)
 def test_scikit_learn_s_own_checks(classifier):
     results = check_estimator(classifier, on_skip=None)
     assert len(results) > 50
@@ -124,6 +131,9 @@ def test_target_labels_are_never_read(both, adapted, fill):
     assert set(model.classes_) == {3, 7}
     np.testing.assert_array_equal(model.weights_, adapted.weights_)
     np.testing.assert_array_equal(model.predict(x), adapted.predict(x))
+    listed = PVMinCqClassifier(**GIVEN).fit(x, [int(a) if b >= 0 else fill for a, b in zip(y, domain)], domain)
+    assert listed.classes_.dtype == adapted.classes_.dtype
+    np.testing.assert_array_equal(listed.weights_, adapted.weights_)
 
 
 def test_domains_apart_or_together_are_the_same(task, both, adapted):
@@ -243,6 +253,29 @@ def test_several_classes_one_against_the_rest():
     x = StandardScaler().fit_transform(x)[::3]
     model = OneVsRestClassifier(MinCqClassifier(margin=0.2, gamma=0.3)).fit(x, y[::3])
     assert model.score(x, y[::3]) > 0.9
+
+
+def test_several_classes_in_two_domains(task):
+    x = np.concatenate([task.source, task.target])
+    classes = np.where(task.source_labels > 0, "up", np.where(task.source[:, 0] > 0.5, "right", "down"))
+    domain = np.repeat([0, -1], 32)
+    values = []
+    with sklearn.config_context(enable_metadata_routing=True):
+        for fill in ("up", "right"):
+            y = np.concatenate([classes, np.repeat(fill, 32)])
+            model = OneVsRestClassifier(PVMinCqClassifier(**GIVEN)).fit(x, y, sample_domain=domain)
+            values.append(model.decision_function(task.target))
+    assert list(model.classes_) == ["down", "right", "up"]
+    np.testing.assert_array_equal(*values)
+
+
+def test_feature_names(task):
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(task.source, columns=["east", "north"])
+    model = PVMinCqClassifier(**GIVEN).fit_domains(frame, pandas.Series(task.source_labels), frame + 0.1)
+    assert list(model.feature_names_in_) == ["east", "north"]
+    with pytest.raises(ValueError, match="feature names should match"):
+        model.predict(frame[["north", "east"]])
 
 
 def test_double_precision_inside_and_the_caller_s_configuration_outside(task, both, adapted):
