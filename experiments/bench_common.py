@@ -7,7 +7,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["PeakMemory", "best_seconds", "emit", "versions"]
+import numpy as np
+
+__all__ = ["PeakMemory", "best_seconds", "cvxopt_box", "emit", "versions"]
 
 
 def versions(*packages: str) -> dict[str, str]:
@@ -15,6 +17,16 @@ def versions(*packages: str) -> dict[str, str]:
     from importlib.metadata import version
 
     return {"python": sys.version.split()[0], **{name: version(name) for name in packages}}
+
+
+def cvxopt_box(n: int, dense: bool) -> Any:
+    """The matrix of -1 <= x_j <= 1 for cvxopt, ``[2 n, n]``."""
+    import cvxopt
+
+    if dense:
+        return cvxopt.matrix(np.vstack([np.eye(n), -np.eye(n)]))
+    every = np.arange(n)
+    return cvxopt.spmatrix(np.r_[np.ones(n), -np.ones(n)], np.arange(2 * n), np.r_[every, every])
 
 
 def best_seconds(functions: dict[str, Callable[[], Any]], repeats: int) -> dict[str, float]:

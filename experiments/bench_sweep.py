@@ -1,22 +1,28 @@
-"""The whole grid end to end, beside the same grid in a loop over general QP solvers, and as the samples grow."""
+"""The whole grid end to end, beside the same grid in a loop over general QP solvers, and as the samples grow.
+
+cvxopt comes twice: ``cvxopt`` is given the box as a dense matrix, as it comes from NumPy arrays, and ``cvxopt_sparse``
+as a sparse one, the fastest way we know to call it. The loops solve over the matched points alone.
+"""
 
 import argparse
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
 import numpy as np
 
 import pvmincq_jax as pvm
-from experiments.bench_common import PeakMemory, emit, versions
+from experiments.bench_common import PeakMemory, cvxopt_box, emit, versions
 from experiments.moons import moons_task
 from pvmincq_jax._folds import fold_numbers
 
 __all__ = ["add_arguments", "run"]
 
-# The looser of the tolerances at which both general solvers reach the accuracy that `sweep` guarantees (1e-7).
-TOLERANCE = {"cvxopt": 1e-9, "piqp": 1e-9}
+# The loosest at which cvxopt reaches the accuracy that `sweep` guarantees, 1e-7. PIQP does not on one problem in seven
+# at any tolerance; at 1e-9 it is as near as it comes.
+TOLERANCE = {"cvxopt": 1e-10, "piqp": 1e-9}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -26,11 +32,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, default=0)
 
 
-def _cvxopt(hessian: np.ndarray, normal: np.ndarray, level: float) -> np.ndarray:
+def _cvxopt(dense: bool, hessian: np.ndarray, normal: np.ndarray, level: float) -> np.ndarray:
     import cvxopt
 
     n = len(normal)
-    G = cvxopt.spmatrix(np.r_[np.ones(n), -np.ones(n)], np.arange(2 * n), np.r_[np.arange(n), np.arange(n)])
+    G = cvxopt_box(n, dense)
     tolerance = TOLERANCE["cvxopt"]
     found = cvxopt.solvers.qp(
         cvxopt.matrix(hessian),
@@ -97,8 +103,12 @@ def run(arguments: argparse.Namespace) -> None:
     per_class = 20 if arguments.quick else 150
     task = moons_task("40", arguments.seed, per_class=per_class)
 
+    gammas = pvm.default_gammas(task.target)[: 1 if arguments.quick else None]
+
     def ours() -> pvm.Sweep:
-        return pvm.sweep(task.source, task.source_labels, task.target, seed=arguments.seed, progress=False)
+        return pvm.sweep(
+            task.source, task.source_labels, task.target, gammas=gammas, seed=arguments.seed, progress=False
+        )
 
     start = time.perf_counter()
     grid = ours()
@@ -119,7 +129,12 @@ def run(arguments: argparse.Namespace) -> None:
         "solved": float(np.mean(np.r_[grid.status.ravel(), grid.fold_status.ravel()] == pvm.Status.SOLVED)),
         "peak_mb": memory.megabytes,
     }
-    for name, solve in (("cvxopt", _cvxopt), ("piqp", _piqp)):
+    loops: dict[str, Callable[[np.ndarray, np.ndarray, float], np.ndarray]] = {
+        "cvxopt": partial(_cvxopt, True),
+        "cvxopt_sparse": partial(_cvxopt, False),
+        "piqp": _piqp,
+    }
+    for name, solve in loops.items():
         start = time.perf_counter()
         count, bounds = _loop(task, grid, arguments.seed, solve)
         row[f"{name}_seconds"] = time.perf_counter() - start
@@ -129,7 +144,7 @@ def run(arguments: argparse.Namespace) -> None:
         row[f"ratio_{name}"] = row[f"{name}_seconds"] / best
     emit(row, arguments.json)
 
-    for size in (20, 40) if arguments.quick else (300, 1000, 3000):
+    for size in (40,) if arguments.quick else (300, 1000, 3000):
         _growth(size, arguments)
 
 

@@ -1,0 +1,41 @@
+"""Small runs of the benchmarks: every row is there, and what is compared is equally right."""
+
+import json
+
+import pytest
+
+pytest.importorskip("cvxopt")
+pytest.importorskip("piqp")
+pytest.importorskip("clarabel")
+
+from experiments import benchmark
+
+
+def _rows(capsys, *arguments):
+    benchmark.main([*arguments, "--quick", "--json"])
+    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+
+def test_qp(capsys):
+    rows = _rows(capsys, "qp", "--skip-boxosqp", "--repeats", "1")
+    compared = [row for row in rows if "ratio_cvxopt" in row]
+    assert [row["gamma"] for row in compared] == [1.0]
+    for row in compared:
+        assert max(row["ours_error"], row["cvxopt_error"], row["cvxopt_sparse_error"]) <= 1e-7
+        for name in ("cvxopt", "cvxopt_sparse", "piqp", "clarabel"):
+            assert row[f"ratio_{name}"] == pytest.approx(row[f"{name}_ms"] / row["ours_ms"])
+    growth = [row for row in rows if row["benchmark"] == "qp_growth"]
+    assert [row["voters"] for row in growth if "voters" in row] == [200, 400]
+    assert "exponent" in growth[-1]
+    assert rows[-1]["seconds_from_import_to_solution"] > 0
+
+
+def test_sweep(capsys):
+    rows = _rows(capsys, "sweep", "--repeats", "1")
+    main = next(row for row in rows if "ratio_cvxopt" in row)
+    assert main["qps"] == main["cvxopt_qps"] == main["piqp_qps"] == 300
+    assert main["solved"] == 1.0
+    assert main["kkt_residual"] <= 1e-7
+    assert main["cvxopt_error"] <= 1e-6
+    assert main["ratio_piqp"] == pytest.approx(main["piqp_seconds"] / main["seconds"])
+    assert [row["points"] for row in rows if row["benchmark"] == "sweep_growth"] == [40]
