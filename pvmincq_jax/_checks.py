@@ -98,3 +98,10 @@ def check_positive(name: str, value: ArrayLike) -> None:
     array = np.asarray(value)
     if not (np.all(np.isfinite(array)) and np.all(array > 0)):
         raise ValueError(f"{name} must be finite and above 0; it holds {value}")
+
+
+def check_not_negative(name: str, value: ArrayLike) -> None:
+    """Finite numbers, 0 included."""
+    check_finite(name, value)
+    if not is_traced(value) and np.any(np.asarray(value) < 0):
+        raise ValueError(f"{name} must not be negative; it is {value}")

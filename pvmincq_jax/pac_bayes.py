@@ -18,6 +18,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from pvmincq_jax._binary_kl import (
+    _half_kl,
+    binary_kl,
+    check_between,
+    floating,
+    kl_inverse_lower,
+    kl_inverse_upper,
+    known,
+)
 from pvmincq_jax._checks import check_finite, check_rank, is_traced
 from pvmincq_jax._types import Array, ArrayLike
 
@@ -40,34 +49,16 @@ __all__ = [
 _ROUNDING = 1e-6
 
 
-def _floating(*values: ArrayLike) -> tuple[Array, ...]:
-    """The values in one floating dtype: theirs, or the default one for integers and Python numbers."""
-    dtype = jnp.result_type(*values, float)
-    return tuple(jnp.asarray(value, dtype) for value in values)
-
-
-def _check_between(name: str, value: ArrayLike, low: float, high: float, *, open_ends: bool = False) -> None:
-    """A concrete value in [low, high], or in (low, high)."""
-    check_finite(name, value)
-    if is_traced(value):
-        return
-    array = np.asarray(value)
-    inside = (array > low) & (array < high) if open_ends else (array >= low) & (array <= high)
-    if not np.all(inside):
-        interval = f"({low:g}, {high:g})" if open_ends else f"[{low:g}, {high:g}]"
-        raise ValueError(f"{name} must lie in {interval}; it holds {value}")
-
-
 def _check_sample(m: ArrayLike, kl: ArrayLike, delta: ArrayLike) -> None:
-    _check_between("m", m, 1, np.inf)
-    _check_between("kl", kl, 0, np.inf)
-    _check_between("delta", delta, 0, 1, open_ends=True)
+    check_between("m", m, 1, np.inf)
+    check_between("kl", kl, 0, np.inf)
+    check_between("delta", delta, 0, 1, open_ends=True)
 
 
 def _check_pair(gibbs_risk: ArrayLike, disagreement: ArrayLike) -> None:
     """A pair that some vote can have: its margin's variance is not negative."""
-    _check_between("gibbs_risk", gibbs_risk, 0, 1)
-    _check_between("disagreement", disagreement, 0, 0.5)
+    check_between("gibbs_risk", gibbs_risk, 0, 1)
+    check_between("disagreement", disagreement, 0, 0.5)
     if is_traced(gibbs_risk, disagreement):
         return
     risk = np.asarray(gibbs_risk)
@@ -78,143 +69,12 @@ def _check_pair(gibbs_risk: ArrayLike, disagreement: ArrayLike) -> None:
         )
 
 
-def _known(inside: Array, value: Array) -> Array:
-    """NaN where a traced argument was out of range: never a plausible wrong number."""
-    return jnp.where(inside, value, jnp.nan)
-
-
 def _sample_inside(m: Array, kl: Array, delta: Array) -> Array:
     return (m >= 1) & (kl >= 0) & (delta > 0) & (delta < 1)
 
 
 def _pair_inside(risk: Array, disagreement: Array) -> Array:
     return (risk >= 0) & (risk <= 1) & (disagreement >= 0) & (disagreement <= 2 * risk * (1 - risk) + _ROUNDING)
-
-
-def binary_kl(q: ArrayLike, p: ArrayLike) -> Array:
-    """Divergence between two coins.
-
-    kl(q || p) = q log(q / p) + (1 - q) log((1 - q) / (1 - p)), with 0 log 0 = 0.
-
-    Args:
-      q: probabilities in [0, 1].
-      p: probabilities in [0, 1].
-
-    Returns:
-      Non-negative, infinite where p is 0 or 1 and q is not the same, NaN out of range. Its slope in q is infinite at
-      the ends 0 and 1, where a large finite number stands for it.
-
-    Example:
-      >>> print(*(f"{kl:.4f}" for kl in binary_kl(0.5, np.array([0.5, 0.25, 1.0]))))
-      0.0000 0.1438 inf
-    """
-    _check_between("q", q, 0, 1)
-    _check_between("p", p, 0, 1)
-    q, p = _floating(q, p)
-    inside = (q >= 0) & (q <= 1) & (p >= 0) & (p <= 1)
-    return _known(inside, _half_kl(q, p) + _half_kl(1 - q, 1 - p))
-
-
-def _half_kl(q: Array, p: Array) -> Array:
-    """q log(q / p), infinite for p = 0 < q."""
-    tiny = jnp.finfo(q.dtype).tiny
-    safe = jnp.where(p > 0, p, 1.0)
-    # The logarithm of 1 + (q - p) / p keeps its digits where q and p are close; far apart it would lose a small q. At
-    # q = 0 the slope is minus infinity, for which the logarithm of the smallest number stands. The inner `where` keeps
-    # the branch that is not taken from sending NaN into the gradient.
-    close = q > safe / 2
-    ratio = jnp.log1p(jnp.where(close, (q - safe) / safe, 0.0))
-    value = q * jnp.where(close, ratio, jnp.log(jnp.maximum(q, tiny)) - jnp.log(safe))
-    return jnp.where((q > 0) & (p <= 0), jnp.inf, value)
-
-
-def kl_inverse_upper(q: ArrayLike, budget: ArrayLike) -> Array:
-    """The largest probability that an observed rate q leaves possible.
-
-    max {p in [q, 1] : kl(q || p) <= budget}.
-
-    The derivatives follow from kl(q || p) = budget by the implicit function theorem:
-
-    dp/dbudget = p (1 - p) / (p - q),    dp/dq = log(p (1 - q) / (q (1 - p))) dp/dbudget.
-
-    Where the true one-sided derivative is infinite (in the budget at 0, in q at 0) a large finite number stands for it,
-    so that what does not depend on it keeps a gradient of 0 and not NaN.
-
-    Args:
-      q: rates in [0, 1].
-      budget: not negative.
-
-    Returns:
-      Probabilities in [q, 1]; 1 - exp(-budget) at q = 0, and 1 at q = 1.
-
-    Example:
-      >>> print(*(f"{p:.4f}" for p in kl_inverse_upper(np.array([0.0, 0.2, 1.0]), 0.1)))
-      0.0952 0.4100 1.0000
-    """
-    _check_between("q", q, 0, 1)
-    _check_between("budget", budget, 0, np.inf)
-    q, budget = jnp.broadcast_arrays(*_floating(q, budget))
-    return _known((q >= 0) & (q <= 1) & (budget >= 0), _kl_inverse(q, budget))
-
-
-def kl_inverse_lower(q: ArrayLike, budget: ArrayLike) -> Array:
-    """The smallest probability that an observed rate q leaves possible.
-
-    min {p in [0, q] : kl(q || p) <= budget} = 1 - max {p in [1 - q, 1] : kl(1 - q || p) <= budget}.
-
-    Derivatives as for `kl_inverse_upper`.
-
-    Args:
-      q: rates in [0, 1].
-      budget: not negative.
-
-    Returns:
-      Probabilities in [0, q]; 0 at q = 0, and exp(-budget) at q = 1.
-
-    Example:
-      >>> print(*(f"{p:.4f}" for p in kl_inverse_lower(np.array([0.0, 0.2, 1.0]), 0.1)))
-      0.0000 0.0650 0.9048
-    """
-    _check_between("q", q, 0, 1)
-    _check_between("budget", budget, 0, np.inf)
-    q, budget = jnp.broadcast_arrays(*_floating(q, budget))
-    return _known((q >= 0) & (q <= 1) & (budget >= 0), 1 - _kl_inverse(1 - q, budget))
-
-
-@jax.custom_jvp
-@jax.jit
-def _kl_inverse(q: Array, budget: Array) -> Array:
-    def halve(_: Array, bracket: tuple[Array, Array]) -> tuple[Array, Array]:
-        low, high = bracket
-        middle = (low + high) / 2
-        below = _half_kl(q, middle) + _half_kl(1 - q, 1 - middle) <= budget
-        return jnp.where(below, middle, low), jnp.where(below, high, middle)
-
-    # Pinsker's inequality closes the bracket: kl(q || p) >= 2 (p - q)^2. Sixty halvings leave less than rounding.
-    top = jnp.minimum(q + jnp.sqrt(jnp.maximum(budget, 0) / 2), 1.0)
-    low, _ = jax.lax.fori_loop(0, 60, halve, (q, top))
-    # A budget that is not spent at the top of the bracket leaves the top, p = 1, itself.
-    return jnp.where(q >= 1, 1.0, jnp.where(_half_kl(q, top) + _half_kl(1 - q, 1 - top) <= budget, top, low))
-
-
-@_kl_inverse.defjvp
-def _kl_inverse_jvp(primals: tuple[Array, Array], tangents: tuple[Array, Array]) -> tuple[Array, Array]:
-    q, budget = primals
-    q_dot, budget_dot = tangents
-    p = _kl_inverse(q, budget)
-    tiny = jnp.finfo(p.dtype).tiny
-    gap = p - q
-    open_gap = gap > 4 * jnp.finfo(p.dtype).eps
-    by_budget = p * (1 - p) / jnp.where(open_gap, gap, jnp.sqrt(tiny))
-
-    def log(value: Array) -> Array:
-        return jnp.log(jnp.maximum(value, tiny))
-
-    odds = log(p) - log(q) + log(1 - q) - log(1 - p)
-    # Where nothing but rounding lies between p and q, either the budget is spent at once (p follows q) or p has
-    # reached 1, where it stays.
-    by_q = jnp.where(open_gap, odds * by_budget, jnp.where((budget > 0) & (p >= 1), 0.0, 1.0))
-    return p, by_q * q_dot + by_budget * budget_dot
 
 
 def pac_bayes_xi(m: ArrayLike) -> Array:
@@ -236,15 +96,15 @@ def pac_bayes_xi(m: ArrayLike) -> Array:
       >>> print(*(f"{xi:.3f}" for xi in pac_bayes_xi(np.array([1, 2, 1000]))))
       2.000 2.500 40.303
     """
-    _check_between("m", m, 1, np.inf)
-    (m,) = _floating(m)
+    check_between("m", m, 1, np.inf)
+    (m,) = floating(m)
     index = jnp.arange(64, dtype=m.dtype)
     few = jnp.minimum(m, 64.0)[..., None]
     exact = 1 + jnp.sum(jnp.cumprod(jnp.maximum(1 - index / few, 0.0), axis=-1), axis=-1)
     many = jnp.maximum(m, 64.0)
     half_powers = 1 + 1 / (12 * many) + 1 / (288 * many**2) - 139 / (51840 * many**3)
     expansion = jnp.sqrt(jnp.pi * many / 2) * half_powers + 2 / 3 - 4 / (135 * many) + 8 / (2835 * many**2)
-    return _known(m >= 1, jnp.where(m <= 64, exact, expansion))
+    return known(m >= 1, jnp.where(m <= 64, exact, expansion))
 
 
 def pac_bayes_gibbs_risk(gibbs_risk: ArrayLike, m: ArrayLike, kl: ArrayLike, delta: ArrayLike = 0.05) -> Array:
@@ -261,10 +121,10 @@ def pac_bayes_gibbs_risk(gibbs_risk: ArrayLike, m: ArrayLike, kl: ArrayLike, del
     Returns:
       A probability; increasing in the risk and in kl, decreasing in m and in delta.
     """
-    _check_between("gibbs_risk", gibbs_risk, 0, 1)
+    check_between("gibbs_risk", gibbs_risk, 0, 1)
     _check_sample(m, kl, delta)
-    gibbs_risk, m, kl, delta = _floating(gibbs_risk, m, kl, delta)
-    return _known(
+    gibbs_risk, m, kl, delta = floating(gibbs_risk, m, kl, delta)
+    return known(
         _sample_inside(m, kl, delta), kl_inverse_upper(gibbs_risk, (kl + jnp.log(pac_bayes_xi(m) / delta)) / m)
     )
 
@@ -284,10 +144,10 @@ def pac_bayes_disagreement(disagreement: ArrayLike, m: ArrayLike, kl: ArrayLike,
     Returns:
       A probability; increasing in the disagreement, m and delta, decreasing in kl.
     """
-    _check_between("disagreement", disagreement, 0, 0.5)
+    check_between("disagreement", disagreement, 0, 0.5)
     _check_sample(m, kl, delta)
-    disagreement, m, kl, delta = _floating(disagreement, m, kl, delta)
-    return _known(
+    disagreement, m, kl, delta = floating(disagreement, m, kl, delta)
+    return known(
         _sample_inside(m, kl, delta), kl_inverse_lower(disagreement, (2 * kl + jnp.log(pac_bayes_xi(m) / delta)) / m)
     )
 
@@ -306,10 +166,10 @@ def pac_bayes_joint_error(joint_error: ArrayLike, m: ArrayLike, kl: ArrayLike, d
     Returns:
       A probability; increasing in the joint error and in kl, decreasing in m and in delta.
     """
-    _check_between("joint_error", joint_error, 0, 1)
+    check_between("joint_error", joint_error, 0, 1)
     _check_sample(m, kl, delta)
-    joint_error, m, kl, delta = _floating(joint_error, m, kl, delta)
-    return _known(
+    joint_error, m, kl, delta = floating(joint_error, m, kl, delta)
+    return known(
         _sample_inside(m, kl, delta), kl_inverse_upper(joint_error, (2 * kl + jnp.log(pac_bayes_xi(m) / delta)) / m)
     )
 
@@ -370,8 +230,8 @@ def pac_bound_1(
         _check_pair(gibbs_risk, disagreement)
         disagreement_m = m
     _check_sample(m, kl, delta)
-    _check_between("disagreement_m", disagreement_m, 1, np.inf)
-    gibbs_risk, disagreement, m, disagreement_m, kl, delta = _floating(
+    check_between("disagreement_m", disagreement_m, 1, np.inf)
+    gibbs_risk, disagreement, m, disagreement_m, kl, delta = floating(
         gibbs_risk, disagreement, m, disagreement_m, kl, delta
     )
     risk = jnp.minimum(pac_bayes_gibbs_risk(gibbs_risk, m, kl, delta / 2), 0.5)
@@ -414,10 +274,10 @@ def pac_bound_2(
     """
     _check_pair(gibbs_risk, disagreement)
     _check_sample(m, kl, delta)
-    risk, disagreement, m, kl, delta = jnp.broadcast_arrays(*_floating(gibbs_risk, disagreement, m, kl, delta))
+    risk, disagreement, m, kl, delta = jnp.broadcast_arrays(*floating(gibbs_risk, disagreement, m, kl, delta))
     budget = (2 * kl + jnp.log((pac_bayes_xi(m) + m) / delta)) / m
     inside = _pair_inside(risk, disagreement) & _sample_inside(m, kl, delta)
-    return _known(inside, _worst_c_bound(disagreement, jnp.maximum(risk - disagreement / 2, 0.0), budget))
+    return known(inside, _worst_c_bound(disagreement, jnp.maximum(risk - disagreement / 2, 0.0), budget))
 
 
 # PAC-Bound 2 is a convex problem. With s = 1 - 2e - d and v = 1 - 2d, the C-bound is 1 - s^2 / v. A vote can have
@@ -549,9 +409,9 @@ def quasi_uniform_kl(weights: ArrayLike) -> Array:
             f"weights must lie in [-1/n, 1/n] for n = {n} voters; the largest size is "
             f"{np.max(np.abs(np.asarray(weights))):g}"
         )
-    (scaled,) = _floating(weights)
+    (scaled,) = floating(weights)
     scaled = scaled * n
     # A solver may leave the box by rounding.
     mass = (1 + jnp.clip(scaled, -1.0, 1.0)) / 2
     half = jnp.full_like(mass, 0.5)
-    return jnp.mean(_known(jnp.abs(scaled) <= 1 + _ROUNDING, _half_kl(mass, half) + _half_kl(1 - mass, half)))
+    return jnp.mean(known(jnp.abs(scaled) <= 1 + _ROUNDING, _half_kl(mass, half) + _half_kl(1 - mass, half)))
