@@ -116,7 +116,10 @@ def gamma_list(gamma: Given, points: np.ndarray) -> np.ndarray:
         # Where most points coincide, the scale is that of the distinct ones.
         distinct = np.unique(points, axis=0)
         if len(distinct) == 1:
-            raise ValueError("all points of X coincide: there is no scale for gamma. Give gamma, or other points")
+            raise ValueError(
+                "all points of the sample (with two domains: of the target) coincide: there is no scale for gamma. "
+                "Give gamma, or other points"
+            )
         square = np.sum((points[:1000, None] - points[None, :1000]) ** 2, axis=-1)
         return default_gammas(points if np.median(square) > 0 else distinct)
 
