@@ -26,7 +26,7 @@ from pvmincq_jax.sweep import RadiusUnit, default_gammas, grid_radii
 from pvmincq_jax.transport import Transport, barycentres
 from pvmincq_jax.voters import rbf_votes
 
-__all__ = ["TransportSweep", "transport_model", "transport_sweep"]
+__all__ = ["TransportSweep", "judge_transports", "transport_model", "transport_sweep"]
 
 # In units of the bottleneck radius.
 RADIUS_MULTIPLES = (0.7, 0.85, 1.0, 1.15, 1.3, 1.45, 1.6, 1.75, 1.9, 2.05, 2.2, 2.4)
@@ -147,7 +147,20 @@ def judge_transports(
     margin_unit: MarginUnit = "fraction",
     advance: Callable[[int], None] = lambda _: None,
 ) -> TransportSweep:
-    """Learns on moved points that are already there, one transport for each radius."""
+    """Learns on moved points that are already there, whatever moved them.
+
+    Args:
+      transports: one for each radius, e.g. of `pvmincq_jax.barycentres`.
+      labels: of the source ``[m_s]``.
+      target: ``[m_t, d]``.
+      gammas: ``[g]``.
+      margins: ``[k]``.
+      margin_unit: how to read ``margins``.
+      advance: told of each finished lane.
+
+    Returns:
+      A `TransportSweep`.
+    """
     lanes = []
     for transport in transports:
         for gamma in gammas:

@@ -20,6 +20,7 @@ import numpy as np
 from scipy.spatial import cKDTree
 
 from pvmincq_jax._types import ArrayLike, Status
+from pvmincq_jax.matching import check_count
 from pvmincq_jax.pvmincq import MarginUnit, PVMinCq, pv_mincq
 from pvmincq_jax.sweep import Sweep, sweep
 from pvmincq_jax.transport_sweep import TransportSweep, transport_model, transport_sweep
@@ -44,9 +45,9 @@ TransportCriterion = Callable[[TransportSweep], np.ndarray]
 
 # Scores are sums of a few shares of points: what differs by less than this is equal but for rounding.
 _EQUAL = 1e-9
-# Neighbours that a target point is compared with, and the share of the sample that they may be at most.
-_NEIGHBOURS = 16
-_SHARE = 8
+# Neighbours that a target point is compared with: so many, and one in so many of the sample.
+_NEAR = 16
+_WIDE = 8
 # The share of moved points that may be on the wrong side at no cost: a wide radius blurs the map, and that is no harm.
 _BLURRED = 0.1
 
@@ -118,20 +119,22 @@ def neighbour_disagreement(sweep: TransportSweep, neighbours: int | None = None)
 
     Args:
       sweep: a `TransportSweep`.
-      neighbours: k; 16, or an eighth of a smaller sample, when None.
+      neighbours: k. When None, the mean of two scales: 16 points, and an eighth of the sample (if that is fewer, only
+        these). The first sees a boundary inside a class, the second one that crosses it at its thinnest place.
 
     Returns:
       Shares ``[r, g, k]``; infinite where nothing was solved.
     """
-    size = len(sweep.target)
-    k = min(_NEIGHBOURS, max(1, size // _SHARE)) if neighbours is None else neighbours
-    k = min(k, size - 1)
-    # In the order of the points, so that ties between neighbours do not depend on the order of the rows.
-    order = np.lexsort(sweep.target.T[::-1])
-    labels = np.sign(sweep.target_values[..., order])
+    if neighbours is None:
+        wide = max(1, len(sweep.target) // _WIDE)
+        return (neighbour_disagreement(sweep, min(_NEAR, wide)) + neighbour_disagreement(sweep, wide)) / 2
+    k = min(check_count("neighbours", neighbours, 1), len(sweep.target) - 1)
     if k < 1:
         return _solved(sweep, np.zeros(sweep.status.shape))
-    _, near = cKDTree(sweep.target[order]).query(sweep.target[order], k + 1)
+    # In the order of the points, so that ties between neighbours do not depend on the order of the rows.
+    order = np.lexsort(sweep.target.T[::-1])
+    points, labels = sweep.target[order], np.sign(sweep.target_values[..., order])
+    _, near = cKDTree(points).query(points, k + 1)
     apart = [np.mean(labels[..., column] != labels, axis=-1) for column in near[:, 1:].T]
     return _solved(sweep, np.mean(apart, axis=0))
 

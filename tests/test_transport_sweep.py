@@ -80,6 +80,7 @@ def test_the_model_of_a_point_is_the_single_fit(grid, task):
 
 def test_terms_of_the_criterion(grid, task):
     ratio, risk = pvm.class_ratio_gap(grid), pvm.moved_risk(grid)
+    # Forty points: an eighth of them is fewer than 16, and the two scales are one.
     for neighbours, k in ((3, 3), (None, 5)):
         disagreement = pvm.neighbour_disagreement(grid, neighbours)
         near = NearestNeighbors(n_neighbors=k).fit(task.target).kneighbors(return_distance=False)
@@ -94,6 +95,18 @@ def test_terms_of_the_criterion(grid, task):
     expected = 4 * pvm.neighbour_disagreement(grid) + 4 * ratio**2 + grid.pv[:, None, None]
     expected += np.where(risk > 0.1, 2 * (risk - 0.1), 0.0)
     np.testing.assert_allclose(pvm.transport_criterion(grid), expected)
+
+
+def test_two_scales_of_neighbours(grid):
+    rng = np.random.default_rng(2)
+    shape = grid.status.shape
+    many = grid._replace(target=rng.normal(size=(200, 2)), target_values=rng.normal(size=(*shape, 200)))
+    expected = (pvm.neighbour_disagreement(many, 16) + pvm.neighbour_disagreement(many, 25)) / 2
+    np.testing.assert_allclose(pvm.neighbour_disagreement(many), expected)
+    alone = grid._replace(target=np.zeros((1, 2)), target_values=np.ones((*shape, 1)))
+    np.testing.assert_array_equal(pvm.neighbour_disagreement(alone), 0)
+    with pytest.raises(ValueError, match="neighbours must be at least 1"):
+        pvm.neighbour_disagreement(grid, 0)
 
 
 def test_what_is_not_solved_is_not_chosen(grid):
