@@ -121,7 +121,7 @@ def as_markdown(records: Sequence[dict[str, Any]], levels: Sequence[float], sett
 
 def draw(records: Sequence[dict[str, Any]], levels: Sequence[float]) -> Any:
     """Accuracy over the noise, and the shares of the features in the learned distance."""
-    figure, (left, right) = plt.subplots(1, 2, figsize=(9.5, 3.8), width_ratios=(3, 2), layout="constrained")
+    figure, (left, right) = plt.subplots(1, 2, figsize=(9.5, 4.3), width_ratios=(3, 2), layout="constrained")
     for method in METHODS:
         found = np.array([summary(records, method, level, "accuracy") for level in levels])
         left.errorbar(levels, found[:, 0], np.nan_to_num(found[:, 1]), label=method, capsize=2, **_LINES[method])
@@ -131,7 +131,6 @@ def draw(records: Sequence[dict[str, Any]], levels: Sequence[float]) -> Any:
     left.set_xlabel("standard deviation of the 8 noise features")
     left.set_ylabel("test accuracy (%)")
     left.set_title("Accuracy on the rotated moons")
-    left.legend(fontsize=8)
     shares = np.array([record["map"]["shares"] for record in records])
     places = np.arange(shares.shape[1])
     right.bar(places, shares.mean(axis=0), color=["#08306b"] * 2 + ["#fdae6b"] * NOISE_FEATURES, edgecolor="black")
@@ -141,4 +140,5 @@ def draw(records: Sequence[dict[str, Any]], levels: Sequence[float]) -> Any:
     right.set_ylabel("share of the mean squared distance")
     right.set_title("What the learned distance looks at")
     right.legend(fontsize=8)
+    figure.legend(handles=left.get_legend_handles_labels()[0], loc="outside lower center", ncols=4, fontsize=8)
     return figure
