@@ -18,6 +18,7 @@ from pvmincq_jax.resampling import *
 from pvmincq_jax.scaling import *
 from pvmincq_jax.selflabel import *
 from pvmincq_jax.shared import *
+from pvmincq_jax.sizes import *
 from pvmincq_jax.softmatching import *
 from pvmincq_jax.sweep import *
 from pvmincq_jax.transport import *

@@ -1,0 +1,279 @@
+"""A real problem: telling male from female penguins of a species of which no bird was ever sexed.
+
+  python -m experiments.penguins                              six pairs of species, ten runs
+  python -m experiments.penguins --methods SVM PV-Transport   some of the methods
+  python -m experiments.penguins --quick                      two runs of three methods
+  python -m experiments.penguins --drawn                      drawn species in their place
+
+Four measurements (length and depth of the bill, length of the flipper, body mass) of 333 birds of three species, from
+the palmerpenguins package, which ships its data. The source is one species with the sex of every bird; the target is
+half of the birds of another species without it, and the other half is the test sample, drawn anew in each run. Each
+species has its own size, so a classifier of the source calls nearly all birds of another species by one sex.
+Measurements are scaled on the source alone. No choice sees the sex of a target bird: SVM, MinCq, PV-SVM, PV-MinCq and
+PV-MinCq+ are tuned as in Table 1 and the transport form by `fit_transport_validated`, all with the library's
+defaults. "standardised" scales each domain by its own mean and deviation before the method; CORAL and OT are skada's
+adapters, as they come, before the same SVM.
+
+"committee" is the transport form with three changes for small samples of unequal size: the smaller is repeated to the
+size of the larger (`even_rows`), radii are levels of PV, and the best quarter of the grid votes. That the
+defaults fall short was seen on the penguins (seeds from 1000 on, the same birds in other halves); which changes to make
+was settled on drawn species (``--drawn``), two Gaussian classes that are moved and scaled at random, and not by
+accuracies on the penguins. The table's seed is 2014.
+"""
+
+import sys
+import warnings
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import matplotlib.pyplot as plt
+import numpy as np
+
+import pvmincq_jax as pvm
+from experiments.directions import as_table, command, mean_and_error, note, write
+from experiments.drawn_species import SIZES, drawn_task
+from experiments.figures_style import STYLE, points
+from experiments.methods import METHODS as TABLE1
+from experiments.moons import DomainTask
+from experiments.workers import on_one_core
+
+__all__ = ["MEASURES", "METHODS", "PAIRS", "SPECIES", "load", "main", "penguins_task", "run"]
+
+SPECIES = ("Adelie", "Chinstrap", "Gentoo")
+PAIRS = tuple((source, target) for source in SPECIES for target in SPECIES if source != target)
+MEASURES = ("bill_length_mm", "bill_depth_mm", "flipper_length_mm", "body_mass_g")
+QUICK = ("SVM", "PV-Transport", "standardised + SVM")
+LEVELS = (0.5, 0.3, 0.2, 0.1, 0.05, 0.02, 0.0)
+
+Decision = Callable[[np.ndarray], Any]
+
+
+def load() -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Birds of known sex with all four measurements, by species.
+
+    Returns:
+      Measurements ``[m, 4]`` and sex ``[m]``, +1 for male and -1 for female.
+    """
+    from palmerpenguins import load_penguins
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of the package's own way to find its file
+        table = load_penguins().dropna(subset=[*MEASURES, "sex"])
+    birds = {}
+    for species in SPECIES:
+        rows = table[table["species"] == species]
+        birds[species] = rows[list(MEASURES)].to_numpy(float), np.where(rows["sex"] == "male", 1.0, -1.0)
+    return birds
+
+
+def penguins_task(source: str, target: str, seed: int) -> DomainTask:
+    """One run of one pair of species; rows in random order, scaled on the source.
+
+    Args:
+      source: a species.
+      target: another.
+      seed: of the split of the target's birds.
+
+    Returns:
+      A `DomainTask`, whose target and test are the two halves.
+    """
+    birds = load()
+    rng = np.random.default_rng([seed, SPECIES.index(source), SPECIES.index(target)])
+    (x, y), (there, sex) = birds[source], birds[target]
+    order, halves = rng.permutation(len(y)), rng.permutation(len(sex))
+    mean, deviation = x.mean(axis=0), x.std(axis=0)
+    x, there = (x[order] - mean) / deviation, (there[halves] - mean) / deviation
+    half = len(sex) // 2
+    return DomainTask(x, y[order], there[:half], there[half:], sex[halves][half:])
+
+
+def _table1(name: str) -> Callable[..., Decision]:
+    return lambda source, labels, target, seed: TABLE1[name].fit(source, labels, target, seed).decision
+
+
+def _transport(source: np.ndarray, labels: np.ndarray, target: np.ndarray, seed: int) -> Decision:
+    model = pvm.fit_transport_validated(source, labels, target, seed=seed, progress=False).model
+    return lambda x: pvm.decision(model, x)
+
+
+def _own_scale(x: np.ndarray, sample: np.ndarray) -> np.ndarray:
+    return (x - sample.mean(axis=0)) / sample.std(axis=0)
+
+
+def _committee(source: np.ndarray, labels: np.ndarray, target: np.ndarray, seed: int) -> Decision:
+    """The transport form for small samples of unequal size.
+
+    The smaller sample is repeated to the size of the larger one, radii are levels of PV, and the best quarter of the
+    grid votes, so that not a single score of few birds decides. Settled on drawn data, see the module's docstring.
+    """
+    rows = pvm.even_rows(source, len(target), seed=seed, labels=labels)
+    columns = pvm.even_rows(target, len(source), seed=seed)
+    found = pvm.fit_transport_validated(
+        source[rows], labels[rows], target[columns], radii=LEVELS, radius_unit="pv", seed=seed, progress=False
+    )
+    scores = np.where(np.isfinite(found.choice.scores), found.choice.scores, np.inf)
+    best = np.argsort(scores, axis=None)[: max(1, scores.size // 4)]
+    places = [np.unravel_index(place, scores.shape) for place in best if np.isfinite(scores.flat[place])]
+    models = [pvm.transport_model(found.sweep, (int(r), int(g), int(k))) for r, g, k in places]
+    return lambda x: np.sum([np.sign(np.asarray(pvm.decision(model, x))) for model in models], axis=0)
+
+
+def _on_own_scales(fit: Callable[..., Decision]) -> Callable[..., Decision]:
+    """A method on domains that are each scaled by their own mean and deviation."""
+
+    def fit_scaled(source: np.ndarray, labels: np.ndarray, target: np.ndarray, seed: int) -> Decision:
+        decide = fit(_own_scale(source, source), labels, _own_scale(target, target), seed)
+        return lambda x: decide(_own_scale(x, target))
+
+    return fit_scaled
+
+
+def _skada(adapter: str) -> Callable[..., Decision]:
+    """An adapter of skada between the domains, and the same SVM on what it makes of the source."""
+
+    def fit(source: np.ndarray, labels: np.ndarray, target: np.ndarray, seed: int) -> Decision:
+        import skada
+
+        made = getattr(skada, adapter)()
+        # Numbers above 0 are sources, below 0 targets. No labels are handed over, of either side.
+        both, domain = np.concatenate([source, target]), np.repeat([1, -2], [len(source), len(target)])
+        moved = made.fit_transform(both, sample_domain=domain)
+        decide = _table1("SVM")(moved[: len(source)], labels, moved[len(source) :], seed)
+        return lambda x: decide(made.transform(x, sample_domain=np.full(len(x), -2)))
+
+    return fit
+
+
+METHODS: dict[str, Callable[[np.ndarray, np.ndarray, np.ndarray, int], Decision]] = {
+    "SVM": _table1("SVM"),
+    "MinCq": _table1("MinCq"),
+    "PV-SVM": _table1("PV-SVM"),
+    "PV-MinCq": _table1("PV-MinCq"),
+    "PV-MinCq+": _table1("PV-MinCq+"),
+    "PV-Transport": _transport,
+    "PV-Transport, committee": _committee,
+    "standardised + committee": _on_own_scales(_committee),
+    "standardised + SVM": _on_own_scales(_table1("SVM")),
+    "CORAL + SVM": _skada("CORALAdapter"),
+    "OT + SVM": _skada("EntropicOTMappingAdapter"),
+}
+
+
+def penguin_tasks() -> dict[str, Callable[[int], DomainTask]]:
+    """The six pairs of species by name, each from a seed to a task."""
+    return {f"{source} to {target}": partial(penguins_task, source, target) for source, target in PAIRS}
+
+
+def drawn_tasks() -> dict[str, Callable[[int], DomainTask]]:
+    """Pairs of drawn species by their sizes."""
+    return {f"drawn, {m} to {n}": partial(drawn_task, m, n) for m, n in SIZES}
+
+
+def run(
+    tasks: dict[str, Callable[[int], DomainTask]], methods: Sequence[str], runs: int, seed: int
+) -> dict[str, dict[str, list[float]]]:
+    """Accuracy on the part of the target that was not learnt from, in per cent.
+
+    Args:
+      tasks: by name, from a seed to a task.
+      methods: of `METHODS`.
+      runs: how many; run i has seed + i.
+      seed: of the first.
+
+    Returns:
+      By method and task, one figure per run.
+    """
+    found: dict[str, dict[str, list[float]]] = {method: {} for method in methods}
+    for name, make in tasks.items():
+        for method in methods:
+            values = found[method][name] = []
+            for own in range(seed, seed + runs):
+                task = make(own)
+                with jax.enable_x64(True):
+                    decide = METHODS[method](task.source, task.source_labels, task.target, own)
+                    values.append(float(100 * np.mean(np.asarray(decide(task.test)) * task.test_labels > 0)))
+        note(f"{name}: " + ", ".join(f"{method} {np.mean(found[method][name]):.1f}" for method in methods))
+    return found
+
+
+class _Plane(NamedTuple):
+    """The two principal components of a sample."""
+
+    mean: np.ndarray
+    axes: np.ndarray
+
+    def __call__(self, x: np.ndarray) -> np.ndarray:
+        return (x - self.mean) @ self.axes.T
+
+
+def draw(source: str, target: str, seed: int) -> Any:
+    """A transfer in two principal components: birds as they are, and the source moved to the target."""
+    task = penguins_task(source, target, seed)
+    found = pvm.fit_transport_validated(task.source, task.source_labels, task.target, seed=seed, progress=False)
+    transport = found.sweep.transports[found.choice.grid_index[0]]
+    both = np.concatenate([task.source, task.target])
+    plane = _Plane(both.mean(axis=0), np.linalg.svd(both - both.mean(axis=0), full_matrices=False)[2][:2])
+    figure, axes = plt.subplots(1, 3, figsize=(11, 3.9), sharex=True, sharey=True)
+    moved, matched = np.asarray(transport.moved), np.asarray(transport.weights) > 0
+    starts, ends = plane(task.source[matched]), plane(moved[matched])
+    points(axes[0], plane(task.source), task.source_labels, size=16)
+    points(axes[0], plane(task.target), size=16)
+    axes[0].set_title(f"{source}, sexed; {target}, not")
+    axes[1].quiver(*starts.T, *(ends - starts).T, angles="xy", scale_units="xy", scale=1, color="0.75", width=0.0025)
+    points(axes[1], ends, task.source_labels[matched], size=16)
+    points(axes[1], plane(task.target), size=16)
+    axes[1].set_title("each moves to its matched birds")
+    with jax.enable_x64(True):
+        said = np.sign(np.asarray(pvm.decision(found.model, task.test)))
+    points(axes[2], plane(task.test), said, size=16)
+    wrong = said != task.test_labels
+    axes[2].scatter(*plane(task.test[wrong]).T, s=80, facecolors="none", edgecolors="black", linewidths=1.0)
+    axes[2].set_title(f"the vote on the other half\n{int(wrong.sum())} of {len(wrong)} wrong (circled)")
+    for axis in axes:
+        axis.set(xticks=[], yticks=[], xlabel="first principal component")
+    axes[0].set_ylabel("second principal component")
+    handles, _ = axes[0].get_legend_handles_labels()
+    cross = axes[0].collections[-1]
+    figure.legend([*handles, cross], ["male", "female", f"{target}, sex unknown"], loc="lower center", ncols=3)
+    figure.tight_layout(rect=(0, 0.07, 1, 1))
+    return figure
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Reads the options, runs, and writes table and picture."""
+    parser = command("penguins", __doc__, runs=10, quick=f"two runs of {', '.join(QUICK)}")
+    parser.add_argument("--methods", nargs="+", choices=list(METHODS), metavar="NAME", help=f"of {', '.join(METHODS)}")
+    parser.add_argument("--drawn", action="store_true", help="drawn species, on which the rules were settled")
+    options = parser.parse_args(arguments)
+    runs = 2 if options.quick else options.runs
+    chosen = options.methods or (QUICK if options.quick else METHODS)
+    methods = [name for name in METHODS if name in chosen]
+    tasks = drawn_tasks() if options.drawn else penguin_tasks()
+    found = run(tasks, methods, runs, options.seed)
+    rows = {
+        method: [*(figures[name] for name in tasks), f"{np.mean([np.mean(v) for v in figures.values()]):.1f}"]
+        for method, figures in found.items()
+    }
+    best = max(found, key=lambda method: mean_and_error(np.concatenate(list(found[method].values())))[0])
+    text = "\n".join(
+        [
+            "Accuracy in per cent on the part of the target that was not learnt from, mean ± standard error over",
+            f"{runs} runs, seed {options.seed}",
+            "",
+            as_table("method", [*tasks, "mean"], rows),
+            "",
+            f"Best on average: {best}.",
+        ]
+    )
+    record = {
+        "settings": {"runs": runs, "seed": options.seed, "methods": methods, "drawn": options.drawn},
+        "accuracy": found,
+    }
+    with plt.rc_context(STYLE):
+        write(options.out, "penguins", text, record, draw("Adelie", "Gentoo", options.seed))
+
+
+if __name__ == "__main__":
+    sys.exit(on_one_core(main))
