@@ -109,7 +109,10 @@ def pv_mincq(
       draws: 1 for the paper's single matching; more for soft labels, the mean over as many random maximum matchings.
       seed: of the matchings.
       voters: where the kernels sit: "target" (the matched target points, "the learning sample" of MinCq in the
-        paper), "source", or "both".
+        paper), "source", or "both". ``python -m experiments.voters`` gave 99.8, 97.2, 75.3 and 96.7 % with "target" at
+        40, 50, 60 degrees and on the translation; 100, 95.5, 80.2 and 92.0 with "source"; 100, 96.6, 80.2 and 96.0 with
+        "both" (three runs, standard errors up to 4.6). No choice wins everywhere, and the default is the paper's own
+        and the cheapest.
       margin_unit: how to read ``margin``.
       metric: of the matching, see `pvmincq_jax.match`.
 

@@ -154,7 +154,9 @@ def solve_interior_point(problem: BoxQP) -> BoxQPSolution:
     number_free = jnp.sum(free)
 
     def slacks(u: Array) -> tuple[Array, Array]:
-        return jnp.where(free, u + box, 1.0), jnp.where(free, box - u, 1.0)
+        # A coordinate may round onto its bound, where the slack must not be 0: the barrier weight divides by it.
+        least = epsilon / 4 * box
+        return jnp.where(free, jnp.maximum(u + box, least), 1.0), jnp.where(free, jnp.maximum(box - u, least), 1.0)
 
     def residual(iterate: _Iterate) -> Array:
         """Relative duality gap, and error in the equality: zero only at a solution."""

@@ -262,3 +262,16 @@ def test_small_margins_are_exact(kind: str, fraction: float) -> None:
         problem, weights = problems[lane], solution.weights[lane]
     check_solution(problem, np.asarray(weights))
     assert exact_gap(problem, np.asarray(weights)) <= 1e-6
+
+
+def test_a_voter_that_rounds_onto_its_bound_does_not_end_the_search() -> None:
+    # At a millionth of the largest margin the box is a million times wider than the equality, and a slack may be 0.
+    problem = random_problem("wide", 4)
+    largest = float(pvm.max_margin(problem.votes, problem.labels))
+    solution = pvm.mincq(problem.votes, problem.labels, 1e-6 * largest)
+    root, margins, _ = moments(problem)
+    best = clarabel_objective(root, margins, 1e-6)
+    value = np.sum((root @ np.asarray(solution.weights)) ** 2) / (1e-6 * largest) ** 2
+    assert int(solution.status) == pvm.Status.SOLVED
+    assert float(solution.kkt_residual) < 1e-7
+    assert value <= best * (1 + 1e-6)
