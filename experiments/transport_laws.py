@@ -24,7 +24,7 @@ from experiments.shifts import Shift, first_tasks, large_tasks, shifted_task
 from experiments.transport_study import accuracies
 from pvmincq_jax.transport_sweep import MARGIN_FRACTIONS, RADIUS_MULTIPLES
 
-__all__ = ["LAWS", "cost_matching", "main", "uniform_mean"]
+__all__ = ["LAWS", "cost_matching", "main", "mean_matching", "perfect_matchings"]
 
 _OUTSIDE = 1e6
 _FADED = 1e-6
@@ -87,29 +87,36 @@ LAWS: dict[str, Callable[[np.ndarray, np.ndarray, float, int, int], np.ndarray]]
 }
 
 
-def uniform_mean(graph: np.ndarray) -> np.ndarray:
-    """The mean over all perfect matchings of a small graph, listed one by one ``[m, m]``."""
+def perfect_matchings(graph: np.ndarray) -> np.ndarray:
+    """Every perfect matching of a small graph, as the column of each row ``[count, m]``."""
     size, rows = len(graph), np.arange(len(graph))
-    every = [np.array(columns) for columns in itertools.permutations(range(size)) if graph[rows, columns].all()]
-    plan = np.zeros(graph.shape)
-    for columns in every:
-        plan[rows, columns] += 1 / len(every)
-    return plan
+    return np.array([columns for columns in itertools.permutations(range(size)) if graph[rows, columns].all()])
+
+
+def mean_matching(matchings: np.ndarray) -> np.ndarray:
+    """The mean of perfect matchings ``[count, m]`` as shares of pairs ``[m, m]``."""
+    return np.mean(matchings[:, :, None] == np.arange(matchings.shape[1]), axis=0)
 
 
 def small_graphs(count: int, draws: int) -> None:
-    """Prints the first table."""
-    print("| radius / bottleneck | " + " | ".join(LAWS) + " |\n" + "|---" * (len(LAWS) + 1) + "|")
+    """Prints the first table; its last column is what chance alone does to as many draws of the uniform law."""
+    names = [*LAWS, "uniform, as many draws"]
+    print("| radius / bottleneck | " + " | ".join(names) + " |\n" + "|---" * (len(names) + 1) + "|")
     for multiple in (1.0, 1.3, 1.6):
-        gaps: dict[str, list[float]] = {name: [] for name in LAWS}
+        gaps: dict[str, list[float]] = {name: [] for name in names}
         for number in range(count):
             rng = np.random.default_rng([7000, number])
             source, target = rng.uniform(size=(7, 2)), rng.uniform(size=(7, 2))
             radius = multiple * pvm.bottleneck_radius(source, target) * _ABOVE
-            exact = uniform_mean(_graph(source, target, radius))
-            for name, law in LAWS.items():
-                gaps[name].append(np.abs(law(source, target, radius, draws, number) - exact).sum() / (2 * len(exact)))
-        print(f"| {multiple} | " + " | ".join(f"{100 * np.mean(gaps[name]):.1f} %" for name in LAWS) + " |", flush=True)
+            every = perfect_matchings(_graph(source, target, radius))
+            exact = mean_matching(every)
+            plans = {name: law(source, target, radius, draws, number) for name, law in LAWS.items()}
+            plans[names[-1]] = mean_matching(every[rng.integers(len(every), size=draws)])
+            for name, plan in plans.items():
+                gaps[name].append(np.abs(plan - exact).sum() / (2 * len(exact)))
+        print(
+            f"| {multiple} | " + " | ".join(f"{100 * np.mean(gaps[name]):.1f} %" for name in names) + " |", flush=True
+        )
 
 
 def settle(tasks: Sequence[Shift]) -> None:

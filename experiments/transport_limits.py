@@ -85,12 +85,17 @@ def _accuracy(fitted: Fitted, data: DomainTask) -> float:
 
 
 def _region(axis: Any, fitted: Fitted, around: np.ndarray) -> None:
-    """Hatches where the vote says +1, and draws its boundary."""
-    low, high = around.min(axis=0) - 0.3, around.max(axis=0) + 0.3
+    """Shades where the vote says +1, and draws its boundary."""
+    # A square window, as every panel has.
+    middle = (around.min(axis=0) + around.max(axis=0)) / 2
+    reach = np.max(np.ptp(around, axis=0)) / 2 + 0.2
+    low, high = middle - reach, middle + reach
     x, y = np.meshgrid(np.linspace(low[0], high[0], 120), np.linspace(low[1], high[1], 120))
     values = fitted.decision(np.stack([x.ravel(), y.ravel()], axis=1)).reshape(x.shape)
     axis.contourf(x, y, values, levels=[0, np.inf], colors=["#dbe5f1"], zorder=0)
     axis.contour(x, y, values, levels=[0], colors="black", linewidths=1.2, zorder=1)
+    axis.set_xlim(low[0], high[0])
+    axis.set_ylim(low[1], high[1])
 
 
 def picture(data: dict[str, DomainTask], fitted: dict[str, Fitted]) -> Any:
@@ -112,13 +117,15 @@ def picture(data: dict[str, DomainTask], fitted: dict[str, Fitted]) -> Any:
         _region(below, fitted[case], task.target)
         shown = slice(0, 300)
         wrong = fitted[case].decision(task.test[shown]) * task.test_labels[shown] <= 0
+        points(below, task.target, marker=".", size=6, color="0.6")
         points(below, np.asarray(model.centers), task.source_labels, size=12)
         below.scatter(*task.test[shown][wrong].T, s=26, marker="x", color="#b2182b", linewidths=1.0, zorder=3)
         below.set_title(f"{_accuracy(fitted[case], task):.0f} % on the target")
         bare(above)
         bare(below)
+        below.set_aspect("equal", adjustable="box")
     axes[0, 0].set_ylabel("labelled source, target (x)")
-    axes[1, 0].set_ylabel("moved source, vote, errors (x)")
+    axes[1, 0].set_ylabel("moved source, vote, target (.), errors (x)")
     handles, names = axes[0, 0].get_legend_handles_labels()
     figure.legend(handles, names, loc="lower center", ncols=2)
     figure.tight_layout(rect=(0, 0.04, 1, 1))
@@ -168,8 +175,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         cells = []
         for name in methods:
             values = figures[case, name]
-            error = np.std(values, ddof=1) / np.sqrt(len(values)) if len(values) > 1 else np.nan
-            cells.append(f"{np.mean(values):.1f} ± {error:.1f}")
+            error = f" ± {np.std(values, ddof=1) / np.sqrt(len(values)):.1f}" if len(values) > 1 else ""
+            cells.append(f"{np.mean(values):.1f}{error}")
         print(f"| {title} | " + " | ".join(cells) + f" | {np.mean(figures[case, 'criterion']):.3f} |")
     with plt.rc_context(STYLE):
         drawn = picture(data, fitted)

@@ -36,8 +36,9 @@ class PVMinCq(NamedTuple):
       kkt_residual: accuracy of the weights, see `pvmincq_jax.MinCqSolution`.
       radius: of the matching.
       pv: the perturbed variation at that radius.
-      labels: self-labels of the target points ``[m_t]``.
-      label_weights: ``[m_t]``, 0 for a target point without a match.
+      labels: self-labels of the target points ``[m_t]``; of `pvmincq_jax.pv_transport_mincq`, the true labels of the
+        moved source points ``[m_s]``.
+      label_weights: of the same points, 0 for a point without a match.
       pairs: who carried its label to whom (row numbers of source and target).
     """
 
