@@ -1,9 +1,19 @@
 """All tests run with 64-bit floats switched on; tests of float32 pass float32 arrays."""
 
+import atexit
 import os
+import shutil
+import tempfile
+
+worker = os.environ.get("PYTEST_XDIST_WORKER", "")
+if not worker and "JAX_COMPILATION_CACHE_DIR" not in os.environ:
+    # What one process has compiled, the others of this run need not compile again.
+    shared = tempfile.mkdtemp(prefix="pvmincq-jax-tests-")
+    atexit.register(shutil.rmtree, shared, ignore_errors=True)
+    os.environ["JAX_COMPILATION_CACHE_DIR"] = shared
+    os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.5"
 
 # One core per worker, taken before JAX counts them: threads of two workers on two cores only wait for each other.
-worker = os.environ.get("PYTEST_XDIST_WORKER", "")
 if worker and hasattr(os, "sched_setaffinity"):
     cores = sorted(os.sched_getaffinity(0))
     os.sched_setaffinity(0, {cores[int(worker.removeprefix("gw")) % len(cores)]})
