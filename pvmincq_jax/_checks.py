@@ -3,6 +3,7 @@
 A value that is already traced cannot be looked at; the checks let it pass, and the traced code answers with a `Status`.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -105,3 +106,13 @@ def check_not_negative(name: str, value: ArrayLike) -> None:
     check_finite(name, value)
     if not is_traced(value) and np.any(np.asarray(value) < 0):
         raise ValueError(f"{name} must not be negative; it is {value}")
+
+
+def check_vector(name: str, values: ArrayLike | Sequence[float]) -> np.ndarray:
+    """A list of positive numbers, at least one, as an array."""
+    values = np.asarray(values, float)
+    check_rank(name, values, 1)
+    check_positive(name, values)
+    if not np.size(values):
+        raise ValueError(f"{name} is empty")
+    return values

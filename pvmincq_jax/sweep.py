@@ -5,27 +5,25 @@ arrays of fixed shape: an unmatched point has weight 0, a fold's own points have
 are factored once for all folds, radii and margins.
 """
 
-import functools
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Literal, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pvmincq_jax._checks import check_positive, check_rank
+from pvmincq_jax._checks import check_positive, check_rank, check_vector
 from pvmincq_jax._folds import check_folds, fold_numbers
 from pvmincq_jax._graph import RadiusGraph, space_graph
+from pvmincq_jax._lanes import Figures, Lane, chunks, judge_lanes, make_lanes
 from pvmincq_jax._precision import common_dtype, precision
 from pvmincq_jax._progress import Progress, progress_bar
 from pvmincq_jax._space import Metric, make_space
-from pvmincq_jax._types import Array, ArrayLike, Status
-from pvmincq_jax.cbound import vote_risk
+from pvmincq_jax._types import ArrayLike, Status
 from pvmincq_jax.curve import pv_curve
-from pvmincq_jax.factor import VoteFactor, vote_factor
+from pvmincq_jax.factor import vote_factor
 from pvmincq_jax.matching import check_count, draw_matchings
-from pvmincq_jax.mincq import max_margin, solve_mincq
-from pvmincq_jax.pvmincq import MarginUnit, Voters, check_task, voter_centers, voter_mask
+from pvmincq_jax.pvmincq import MarginUnit, Voters, check_task, voter_centers
 from pvmincq_jax.selflabel import SelfLabels, carry_labels
 from pvmincq_jax.voters import rbf_votes
 
@@ -194,12 +192,12 @@ def sweep(
     dtype = common_dtype(source, target)
     source, target = np.asarray(source, dtype), np.asarray(target, dtype)
     labels = np.asarray(source_labels, dtype)
-    margins = _vector("margins", margins)
+    margins = check_vector("margins", margins)
     if margin_unit not in ("absolute", "fraction"):
         raise ValueError(f"margin_unit must be 'absolute' or 'fraction'; it is {margin_unit!r}")
     if margin_unit == "fraction" and np.any(margins > 1):
         raise ValueError(f"margins must be in (0, 1] as fractions of mu_max; the largest is {margins.max():g}")
-    gammas = default_gammas(target) if gammas is None else _vector("gammas", gammas)
+    gammas = default_gammas(target) if gammas is None else check_vector("gammas", gammas)
     check_folds(folds, int(np.sum(labels < 0)), int(np.sum(labels > 0)))
     chunk = check_count("chunk", chunk, 1)
     centers = voter_centers(source, target, voters)
@@ -210,7 +208,7 @@ def sweep(
     with progress_bar(progress, len(learning) * len(radii) * (1 + len(gammas)), "sweep") as advance:
         graph = space_graph(make_space(source, target, metric, ties=labels), float(radii.max()))
         found = _self_labels(graph, labels, radii, learning, draws, seed, advance)
-        lanes = _lanes(found, learning, voters, dtype)
+        lanes = make_lanes(found, learning, voters, dtype)
         results = [
             _one_gamma(source, labels, target, centers, float(gamma), margins, margin_unit, lanes, chunk, advance)
             for gamma in gammas
@@ -218,7 +216,7 @@ def sweep(
     if all(np.all(result.status != Status.SOLVED) for result in results):
         raise ValueError(_all_failed(found, radii, graph.nearest, results))
     shape = (len(learning), len(radii), len(margins))
-    stacked = _Figures(*(np.stack([field.reshape(shape) for field in fields], 2) for fields in zip(*results)))
+    stacked = Figures(*(np.stack([field.reshape(shape) for field in fields], 2) for fields in zip(*results)))
     matched = lanes.weights.reshape(len(learning), len(radii), -1) > 0
     return Sweep(
         radii=radii,
@@ -236,15 +234,6 @@ def sweep(
         kkt_residual=np.fmax.reduce(stacked.kkt_residual),
         self_labels=tuple(found[0]),
     )
-
-
-def _vector(name: str, values: ArrayLike | Sequence[float]) -> np.ndarray:
-    values = np.asarray(values, float)
-    check_rank(name, values, 1)
-    check_positive(name, values)
-    if not np.size(values):
-        raise ValueError(f"{name} is empty")
-    return values
 
 
 def _self_labels(
@@ -266,76 +255,6 @@ def _self_labels(
     return [[one(np.flatnonzero(kept), float(radius)) for radius in radii] for kept in learning]
 
 
-class _Lane(NamedTuple):
-    """One fold and radius; stacked, all of them."""
-
-    labels: Any  # [m_t]
-    weights: Any  # [m_t]
-    mask: Any  # [n]
-    held_out: Any  # [m_s], 1 on the source points to be judged on
-
-
-class _Figures(NamedTuple):
-    """What one lane gives for each margin ``[k]``."""
-
-    source_risk: Any
-    c_bound: Any
-    self_risk: Any
-    status: Any
-    kkt_residual: Any
-
-
-def _lanes(found: list[list[SelfLabels]], learning: np.ndarray, voters: Voters, dtype: np.dtype) -> _Lane:
-    rows = []
-    for kept, per_radius in zip(learning, found):
-        # The whole sample has no fold of its own: it is judged on all its points, a figure that nobody reads.
-        held_out = kept if np.all(kept) else ~kept
-        for one in per_radius:
-            mask = voter_mask(one.weights > 0, kept, voters)
-            rows.append(_Lane(one.labels.astype(dtype), one.weights.astype(dtype), mask, held_out.astype(dtype)))
-    return _Lane(*(np.stack(field) for field in zip(*rows)))
-
-
-@functools.partial(jax.jit, static_argnames=("unit", "turn"))
-def _judge(
-    votes: Array,
-    source_votes: Array,
-    source_labels: Array,
-    factor: VoteFactor,
-    margins: Array,
-    lanes: _Lane,
-    unit: MarginUnit,
-    turn: bool,
-) -> _Figures:
-    """Learns and judges lane after lane; the margins of a lane go side by side."""
-
-    def one_lane(lane: _Lane) -> _Figures:
-        largest = max_margin(votes, lane.labels, lane.weights, lane.mask)
-        mu = margins * largest if unit == "fraction" else margins
-
-        def one_margin(margin: Array) -> _Figures:
-            solution = solve_mincq(votes, lane.labels, margin, lane.weights, lane.mask, factor, "interior_point", turn)
-            return _Figures(
-                source_risk=vote_risk(source_votes, source_labels, solution.weights, lane.held_out),
-                c_bound=solution.c_bound,
-                self_risk=vote_risk(votes, lane.labels, solution.weights, lane.weights),
-                status=solution.status,
-                kkt_residual=solution.kkt_residual,
-            )
-
-        return jax.vmap(one_margin)(mu)
-
-    return jax.lax.map(one_lane, lanes)
-
-
-def _chunks(lanes: _Lane, size: int) -> Iterator[tuple[_Lane, int]]:
-    """Equal pieces, so that one compiled program serves all; the last is filled up with lanes that are dropped."""
-    total = len(lanes.labels)
-    for start in range(0, total, size):
-        take = np.minimum(np.arange(start, start + size), total - 1)
-        yield _Lane(*(np.asarray(field)[take] for field in lanes)), min(size, total - start)
-
-
 def _one_gamma(
     source: np.ndarray,
     labels: np.ndarray,
@@ -344,10 +263,10 @@ def _one_gamma(
     gamma: float,
     margins: np.ndarray,
     unit: MarginUnit,
-    lanes: _Lane,
+    lanes: Lane,
     chunk: int,
     advance: Callable[[int], None],
-) -> _Figures:
+) -> Figures:
     """All folds, radii and margins of one gamma; fields are ``[lanes, k]``."""
     dtype = target.dtype
     with precision(dtype):
@@ -359,18 +278,20 @@ def _one_gamma(
         judge_labels = jnp.asarray(labels, dtype)
     turn = smallest <= _SMALL_MARGIN
 
-    def work(piece: tuple[_Lane, int]) -> _Figures:
+    def work(piece: tuple[Lane, int]) -> Figures:
         with precision(dtype):
-            figures = jax.device_get(_judge(votes, source_votes, judge_labels, factor, wanted, piece[0], unit, turn))
+            figures = jax.device_get(
+                judge_lanes(votes, source_votes, judge_labels, factor, wanted, piece[0], unit, turn)
+            )
         advance(piece[1])
-        return _Figures(*(field[: piece[1]] for field in figures))
+        return Figures(*(field[: piece[1]] for field in figures))
 
     # One after the other: XLA's own threads deadlock when as many computations as cores wait for them.
-    pieces = [work(piece) for piece in _chunks(lanes, min(chunk, len(lanes.labels)))]
-    return _Figures(*(np.concatenate(fields) for fields in zip(*pieces)))
+    pieces = [work(piece) for piece in chunks(lanes, min(chunk, len(lanes.labels)))]
+    return Figures(*(np.concatenate(fields) for fields in zip(*pieces)))
 
 
-def _all_failed(found: list[list[SelfLabels]], radii: np.ndarray, nearest: float, results: Sequence[_Figures]) -> str:
+def _all_failed(found: list[list[SelfLabels]], radii: np.ndarray, nearest: float, results: Sequence[Figures]) -> str:
     """Why no point of the grid has a solution."""
     if not any(np.any(one.weights > 0) for per_radius in found for one in per_radius):
         return (

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pvmincq_jax._checks import check_positive, check_rank
+from pvmincq_jax._checks import check_vector
 from pvmincq_jax._graph import space_graph
 from pvmincq_jax._precision import common_dtype, precision
 from pvmincq_jax._progress import Progress, progress_bar
@@ -114,12 +114,12 @@ def transport_sweep(
     dtype = common_dtype(source, target)
     source, target = np.asarray(source, dtype), np.asarray(target, dtype)
     labels = np.asarray(source_labels, dtype)
-    margins = _vector("margins", margins)
+    margins = check_vector("margins", margins)
     if margin_unit not in ("absolute", "fraction"):
         raise ValueError(f"margin_unit must be 'absolute' or 'fraction'; it is {margin_unit!r}")
     if margin_unit == "fraction" and np.any(margins > 1):
         raise ValueError(f"margins must be in (0, 1] as fractions of mu_max; the largest is {margins.max():g}")
-    gammas = default_gammas(target) if gammas is None else _vector("gammas", gammas)
+    gammas = default_gammas(target) if gammas is None else check_vector("gammas", gammas)
     radii = grid_radii(source, target, radii, radius_unit, metric)
     graph = space_graph(make_space(source, target, metric, ties=labels), float(radii.max()))
     # A radius that reaches nobody gives nothing to learn from.
@@ -213,15 +213,6 @@ def transport_model(sweep: TransportSweep, index: tuple[int, int, int]) -> PVMin
         label_weights=np.asarray(transport.weights, dtype),
         pairs=transport.pairs,
     )
-
-
-def _vector(name: str, values: ArrayLike | Sequence[float]) -> np.ndarray:
-    values = np.asarray(values, float)
-    check_rank(name, values, 1)
-    check_positive(name, values)
-    if not np.size(values):
-        raise ValueError(f"{name} is empty")
-    return values
 
 
 class _Figures(NamedTuple):

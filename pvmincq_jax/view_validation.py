@@ -13,6 +13,7 @@ import numpy as np
 from pvmincq_jax._checks import check_points, check_same_dimension
 from pvmincq_jax._folds import check_folds, fold_numbers
 from pvmincq_jax._graph import space_graph
+from pvmincq_jax._lanes import Figures, chunks, judge_lanes, make_lanes
 from pvmincq_jax._precision import common_dtype, precision
 from pvmincq_jax._space import make_space
 from pvmincq_jax._types import ArrayLike
@@ -23,10 +24,6 @@ from pvmincq_jax.sweep import (
     MARGIN_FRACTIONS,
     PV_LEVELS,
     Sweep,
-    _chunks,
-    _Figures,
-    _judge,
-    _lanes,
     grid_radii,
 )
 from pvmincq_jax.validation import Choice, Criterion, choose, rs_pv_cbound
@@ -222,7 +219,7 @@ def _sweep_votes(
 
     found = [[carried(kept, radius) for radius in radii] for kept in learning]
     dtype = np.dtype(votes[0][0].dtype)
-    lanes = _lanes(found, learning, "target", dtype)
+    lanes = make_lanes(found, learning, "target", dtype)
     # A kernel on a target point without a label does not vote; a given classifier always may.
     voters = np.shape(votes[0][0])[1]
     mask = np.ones((len(lanes.labels), voters), bool) if views is None else np.tile(lanes.mask, (1, views))
@@ -230,7 +227,7 @@ def _sweep_votes(
     fractions = np.asarray(margins, float)
     results = [_figures(target, source, labels, fractions, lanes, dtype) for target, source in votes]
     shape = (len(learning), len(radii), len(fractions))
-    figures = _Figures(*(np.stack([field.reshape(shape) for field in fields], 2) for fields in zip(*results)))
+    figures = Figures(*(np.stack([field.reshape(shape) for field in fields], 2) for fields in zip(*results)))
     counted = lanes.weights.reshape(len(learning), len(radii), -1) > 0
     return Sweep(
         radii=np.mean(radii / matched.units, axis=1),
@@ -252,14 +249,14 @@ def _sweep_votes(
 
 def _figures(
     target_votes: Any, source_votes: Any, labels: np.ndarray, margins: np.ndarray, lanes: Any, dtype: np.dtype
-) -> _Figures:
+) -> Figures:
     """All folds, radii and margins of one set of voters; fields are ``[lanes, k]``."""
     with precision(dtype):
         tolerance = max(_TOLERANCE * float(margins.min()), 4 * float(np.finfo(dtype).eps))
         votes, judged = jnp.asarray(target_votes, dtype), jnp.asarray(source_votes, dtype)
         fixed = votes, judged, jnp.asarray(labels, dtype), vote_factor(votes, tolerance=tolerance)
         pieces = []
-        for piece, count in _chunks(lanes, min(_CHUNK, len(lanes.labels))):
-            figures = jax.device_get(_judge(*fixed, jnp.asarray(margins, dtype), piece, "fraction", False))
-            pieces.append(_Figures(*(field[:count] for field in figures)))
-    return _Figures(*(np.concatenate(fields) for fields in zip(*pieces)))
+        for piece, count in chunks(lanes, min(_CHUNK, len(lanes.labels))):
+            figures = jax.device_get(judge_lanes(*fixed, jnp.asarray(margins, dtype), piece, "fraction", False))
+            pieces.append(Figures(*(field[:count] for field in figures)))
+    return Figures(*(np.concatenate(fields) for fields in zip(*pieces)))

@@ -1,0 +1,87 @@
+"""What a grid is made of: one lane for each fold and radius, learnt and judged side by side over the margins."""
+
+import functools
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from pvmincq_jax._types import Array
+from pvmincq_jax.cbound import vote_risk
+from pvmincq_jax.factor import VoteFactor
+from pvmincq_jax.mincq import max_margin, solve_mincq
+from pvmincq_jax.pvmincq import MarginUnit, Voters, voter_mask
+from pvmincq_jax.selflabel import SelfLabels
+
+__all__: list[str] = []
+
+
+class Lane(NamedTuple):
+    """One fold and radius; stacked, all of them."""
+
+    labels: Any  # [m_t]
+    weights: Any  # [m_t]
+    mask: Any  # [n]
+    held_out: Any  # [m_s], 1 on the source points to be judged on
+
+
+class Figures(NamedTuple):
+    """What one lane gives for each margin ``[k]``."""
+
+    source_risk: Any
+    c_bound: Any
+    self_risk: Any
+    status: Any
+    kkt_residual: Any
+
+
+def make_lanes(found: list[list[SelfLabels]], learning: np.ndarray, voters: Voters, dtype: np.dtype) -> Lane:
+    rows = []
+    for kept, per_radius in zip(learning, found):
+        # The whole sample has no fold of its own: it is judged on all its points, a figure that nobody reads.
+        held_out = kept if np.all(kept) else ~kept
+        for one in per_radius:
+            mask = voter_mask(one.weights > 0, kept, voters)
+            rows.append(Lane(one.labels.astype(dtype), one.weights.astype(dtype), mask, held_out.astype(dtype)))
+    return Lane(*(np.stack(field) for field in zip(*rows)))
+
+
+@functools.partial(jax.jit, static_argnames=("unit", "turn"))
+def judge_lanes(
+    votes: Array,
+    source_votes: Array,
+    source_labels: Array,
+    factor: VoteFactor,
+    margins: Array,
+    lanes: Lane,
+    unit: MarginUnit,
+    turn: bool,
+) -> Figures:
+    """Learns and judges lane after lane; the margins of a lane go side by side."""
+
+    def one_lane(lane: Lane) -> Figures:
+        largest = max_margin(votes, lane.labels, lane.weights, lane.mask)
+        mu = margins * largest if unit == "fraction" else margins
+
+        def one_margin(margin: Array) -> Figures:
+            solution = solve_mincq(votes, lane.labels, margin, lane.weights, lane.mask, factor, "interior_point", turn)
+            return Figures(
+                source_risk=vote_risk(source_votes, source_labels, solution.weights, lane.held_out),
+                c_bound=solution.c_bound,
+                self_risk=vote_risk(votes, lane.labels, solution.weights, lane.weights),
+                status=solution.status,
+                kkt_residual=solution.kkt_residual,
+            )
+
+        return jax.vmap(one_margin)(mu)
+
+    return jax.lax.map(one_lane, lanes)
+
+
+def chunks(lanes: Lane, size: int) -> Iterator[tuple[Lane, int]]:
+    """Equal pieces, so that one compiled program serves all; the last is filled up with lanes that are dropped."""
+    total = len(lanes.labels)
+    for start in range(0, total, size):
+        take = np.minimum(np.arange(start, start + size), total - 1)
+        yield Lane(*(np.asarray(field)[take] for field in lanes)), min(size, total - start)
