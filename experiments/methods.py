@@ -149,6 +149,13 @@ def _grid_values(figures: pvm.Sweep, target: np.ndarray, x: np.ndarray) -> np.nd
         return np.concatenate(values)
 
 
+def _validated(found: Any, grid_values: Callable[[np.ndarray], np.ndarray], **more: float) -> Fitted:
+    """What a validated fit of the library chose, as a row of the table."""
+    choice = found.choice
+    params = {"radius": choice.radius, "gamma": choice.gamma, "margin": choice.margin, "pv": float(found.model.pv)}
+    return Fitted(partial(_decide, found.model), params | more, choice.score, False, grid_values, found)
+
+
 def _fit_pv_mincq(
     criterion: Callable[[pvm.Sweep], np.ndarray],
     draws: int,
@@ -160,21 +167,7 @@ def _fit_pv_mincq(
     found = pvm.fit_validated(
         source, labels, target, criterion=criterion, draws=draws, folds=FOLDS, seed=seed, progress=False
     )
-    choice = found.choice
-    return Fitted(
-        decision=partial(_decide, found.model),
-        params={
-            "radius": choice.radius,
-            "gamma": choice.gamma,
-            "margin": choice.margin,
-            "pv": float(found.model.pv),
-            "draws": draws,
-        },
-        criterion=choice.score,
-        degenerate=False,
-        grid_values=partial(_grid_values, found.sweep, target),
-        details=found,
-    )
+    return _validated(found, partial(_grid_values, found.sweep, target), draws=draws)
 
 
 def _pv_mincq_grid(criterion: Callable[[pvm.Sweep], np.ndarray], draws: int) -> Any:
@@ -198,20 +191,7 @@ def _transport_values(figures: pvm.TransportSweep, x: np.ndarray) -> np.ndarray:
 
 def _fit_transport(source: np.ndarray, labels: np.ndarray, target: np.ndarray, seed: int) -> Fitted:
     found = pvm.fit_transport_validated(source, labels, target, seed=seed, progress=False)
-    choice = found.choice
-    return Fitted(
-        decision=partial(_decide, found.model),
-        params={
-            "radius": choice.radius,
-            "gamma": choice.gamma,
-            "margin": choice.margin,
-            "pv": float(found.model.pv),
-        },
-        criterion=choice.score,
-        degenerate=False,
-        grid_values=partial(_transport_values, found.sweep),
-        details=found,
-    )
+    return _validated(found, partial(_transport_values, found.sweep))
 
 
 def _transport_grid() -> Any:

@@ -19,11 +19,11 @@ from pvmincq_jax._precision import precision
 from pvmincq_jax._space import Metric, make_space
 from pvmincq_jax._types import Array
 from pvmincq_jax.factor import VoteFactor, vote_factor
-from pvmincq_jax.matching import ExpectedMatching, draw_matchings
+from pvmincq_jax.matching import ExpectedMatching
 from pvmincq_jax.mincq import MinCqSolution, solve_mincq
 from pvmincq_jax.pvmincq import MarginUnit
-from pvmincq_jax.selflabel import SelfLabels, carry_labels
-from pvmincq_jax.sweep import Sweep
+from pvmincq_jax.selflabel import SelfLabels
+from pvmincq_jax.sweep import SMALL_MARGIN, TOLERANCE, Sweep
 
 __all__: list[str] = []
 
@@ -32,9 +32,6 @@ __all__: list[str] = []
 _SMALL_SIZES = (64, 256)
 _RANK_STEP = 64
 _SMALL_RANK = 128
-# As in `pvmincq_jax.sweep`: digits of the votes that the smallest margin needs, and where masked voters cost some.
-_TOLERANCE = 1e-7
-_SMALL_MARGIN = 1e-3
 # Two compiled computations at once can wait for each other for ever, and joblib may fit in threads.
 ONE_AT_A_TIME = threading.Lock()
 
@@ -99,10 +96,10 @@ class _Solver:
         self.shape, self.margins, self.unit = votes.shape, margins, unit
         self.padded = padded_size(votes.shape[0]), padded_size(votes.shape[1])
         # Absolute margins may be any fraction of the largest.
-        smallest = float(np.min(margins)) if unit == "fraction" else _SMALL_MARGIN
+        smallest = float(np.min(margins)) if unit == "fraction" else SMALL_MARGIN
         self.votes = _pad(votes, *self.padded)
         with ONE_AT_A_TIME, precision(np.dtype(float)):
-            tolerance = max(_TOLERANCE * smallest, 4 * float(np.finfo(float).eps))
+            tolerance = max(TOLERANCE * smallest, 4 * float(np.finfo(float).eps))
             left, right = (np.asarray(part) for part in vote_factor(self.votes, tolerance=tolerance))
         least = _SMALL_RANK if max(self.padded) <= _SMALL_SIZES[-1] else _RANK_STEP
         rank = min(max(-(-left.shape[1] // _RANK_STEP) * _RANK_STEP, least), *self.padded)
@@ -126,7 +123,7 @@ class _Solver:
                     _pad(sample_weights, rows),
                     _pad(voter_mask, voters),
                     mu,
-                    turn=bool(np.min(mu) <= _SMALL_MARGIN * mu_max),
+                    turn=bool(np.min(mu) <= SMALL_MARGIN * mu_max),
                 )
             )
         own = slice(self.shape[1])
@@ -168,17 +165,6 @@ def reachable(
             f"is {graph.nearest:g}. Give a larger radius, or radius=None to have it chosen"
         )
     return graph
-
-
-def carried(
-    graph: RadiusGraph, labels: np.ndarray, radii: np.ndarray, learning: np.ndarray, draws: int, seed: int
-) -> list[list[SelfLabels]]:
-    """Self-labels for each row of ``learning`` and each radius, as `pvmincq_jax.sweep` draws them."""
-
-    def one(rows: np.ndarray, radius: float) -> SelfLabels:
-        return carry_labels(draw_matchings(graph.within(radius, rows), draws, seed=seed), labels[rows])
-
-    return [[one(np.flatnonzero(kept), float(radius)) for radius in radii] for kept in learning]
 
 
 def own_labels(labels: np.ndarray, learning: np.ndarray) -> list[list[SelfLabels]]:

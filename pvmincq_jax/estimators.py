@@ -24,13 +24,13 @@ from pvmincq_jax._estimator_base import (
     source_rows,
     validate_data,
 )
-from pvmincq_jax._estimator_engine import ONE_AT_A_TIME, Votes, carried, deal, fit_grid, own_labels, reachable
+from pvmincq_jax._estimator_engine import ONE_AT_A_TIME, Votes, deal, fit_grid, own_labels, reachable
 from pvmincq_jax._estimator_mincq import MinCqClassifier
 from pvmincq_jax._space import Metric
 from pvmincq_jax.baselines._form import rbf_kernel
 from pvmincq_jax.matching import check_count
 from pvmincq_jax.pvmincq import MarginUnit, PVMinCq, Voters, absolute_margin, voter_centers, voter_mask
-from pvmincq_jax.sweep import PV_LEVELS, RadiusUnit, Sweep, grid_radii
+from pvmincq_jax.sweep import PV_LEVELS, RadiusUnit, Sweep, grid_radii, self_labels
 from pvmincq_jax.transport_sweep import MARGIN_FRACTIONS as MOVED_FRACTIONS
 from pvmincq_jax.transport_sweep import RADIUS_MULTIPLES, TransportSweep
 from pvmincq_jax.validation import Choice, fit_transport_validated, transport_criterion
@@ -219,7 +219,7 @@ class PVMinCqClassifier(VoteClassifier):
         else:
             centers = voter_centers(task.source, task.target, self.voters)
             graph = reachable(task.source, task.labels, task.target, radii, self.metric)
-            found = carried(graph, task.labels, radii, learning, draws, seed)
+            found = self_labels(graph, task.labels, radii, learning, draws, seed)
             masks = [
                 [voter_mask(one.weights > 0, kept, self.voters) for one in row] for row, kept in zip(found, learning)
             ]

@@ -37,9 +37,9 @@ MARGIN_FRACTIONS = (0.01, 0.05, 0.1, 0.2, 0.5)
 # In units of one over the median squared distance within the target.
 GAMMA_MULTIPLES = (0.5, 2.0, 8.0)
 # Relative singular values dropped from the votes, times the smallest margin as a fraction: 1e-8 in the objective.
-_TOLERANCE = 1e-7
+TOLERANCE = 1e-7
 # Up to this fraction of mu_max masked voters cost digits; see `pvmincq_jax.mincq.solve_mincq`.
-_SMALL_MARGIN = 1e-3
+SMALL_MARGIN = 1e-3
 
 
 class Sweep(NamedTuple):
@@ -192,11 +192,7 @@ def sweep(
     dtype = common_dtype(source, target)
     source, target = np.asarray(source, dtype), np.asarray(target, dtype)
     labels = np.asarray(source_labels, dtype)
-    margins = check_vector("margins", margins)
-    if margin_unit not in ("absolute", "fraction"):
-        raise ValueError(f"margin_unit must be 'absolute' or 'fraction'; it is {margin_unit!r}")
-    if margin_unit == "fraction" and np.any(margins > 1):
-        raise ValueError(f"margins must be in (0, 1] as fractions of mu_max; the largest is {margins.max():g}")
+    margins = grid_margins(margins, margin_unit)
     gammas = default_gammas(target) if gammas is None else check_vector("gammas", gammas)
     check_folds(folds, int(np.sum(labels < 0)), int(np.sum(labels > 0)))
     chunk = check_count("chunk", chunk, 1)
@@ -207,7 +203,7 @@ def sweep(
     learning = np.stack([np.ones(len(labels), bool), *(numbers != fold for fold in range(folds))])
     with progress_bar(progress, len(learning) * len(radii) * (1 + len(gammas)), "sweep") as advance:
         graph = space_graph(make_space(source, target, metric, ties=labels), float(radii.max()))
-        found = _self_labels(graph, labels, radii, learning, draws, seed, advance)
+        found = self_labels(graph, labels, radii, learning, draws, seed, advance)
         lanes = make_lanes(found, learning, voters, dtype)
         results = [
             _one_gamma(source, labels, target, centers, float(gamma), margins, margin_unit, lanes, chunk, advance)
@@ -215,14 +211,37 @@ def sweep(
         ]
     if all(np.all(result.status != Status.SOLVED) for result in results):
         raise ValueError(_all_failed(found, radii, graph.nearest, results))
-    shape = (len(learning), len(radii), len(margins))
+    return gather(results, lanes, found, radii, gammas, margins, margin_unit)
+
+
+def grid_margins(margins: ArrayLike | Sequence[float], unit: MarginUnit) -> np.ndarray:
+    """A grid of margins, checked ``[k]``."""
+    values = check_vector("margins", margins)
+    if unit not in ("absolute", "fraction"):
+        raise ValueError(f"margin_unit must be 'absolute' or 'fraction'; it is {unit!r}")
+    if unit == "fraction" and np.any(values > 1):
+        raise ValueError(f"margins must be in (0, 1] as fractions of mu_max; the largest is {values.max():g}")
+    return values
+
+
+def gather(
+    results: Sequence[Figures],
+    lanes: Lane,
+    found: Sequence[Sequence[SelfLabels]],
+    radii: np.ndarray,
+    gammas: np.ndarray,
+    margins: np.ndarray,
+    unit: MarginUnit,
+) -> Sweep:
+    """The figures of each gamma, fields ``[lanes, k]``, as a `Sweep`; the whole sample comes first in ``found``."""
+    shape = (len(found), len(radii), len(margins))
     stacked = Figures(*(np.stack([field.reshape(shape) for field in fields], 2) for fields in zip(*results)))
-    matched = lanes.weights.reshape(len(learning), len(radii), -1) > 0
+    matched = lanes.weights.reshape(len(found), len(radii), -1) > 0
     return Sweep(
         radii=radii,
         gammas=gammas,
         margins=margins,
-        margin_unit=margin_unit,
+        margin_unit=unit,
         source_risk=stacked.source_risk[1:],
         pv=np.array([one.pv for one in found[0]]),
         c_bound=stacked.c_bound[0],
@@ -236,14 +255,14 @@ def sweep(
     )
 
 
-def _self_labels(
+def self_labels(
     graph: RadiusGraph,
     labels: np.ndarray,
     radii: np.ndarray,
     learning: np.ndarray,
     draws: int,
     seed: int,
-    advance: Callable[[int], None],
+    advance: Callable[[int], None] = lambda steps: None,
 ) -> list[list[SelfLabels]]:
     """One matching, or mean of several, per fold and radius, all from one graph; [folds + 1][radii]."""
 
@@ -272,11 +291,11 @@ def _one_gamma(
     with precision(dtype):
         votes, source_votes = rbf_votes(target, centers, gamma), rbf_votes(source, centers, gamma)
         # Absolute margins may be any fraction of mu_max.
-        smallest = float(np.min(margins)) if unit == "fraction" else _SMALL_MARGIN
-        factor = vote_factor(votes, tolerance=max(_TOLERANCE * smallest, 4 * float(np.finfo(dtype).eps)))
+        smallest = float(np.min(margins)) if unit == "fraction" else SMALL_MARGIN
+        factor = vote_factor(votes, tolerance=max(TOLERANCE * smallest, 4 * float(np.finfo(dtype).eps)))
         wanted = jnp.asarray(margins, dtype)
         judge_labels = jnp.asarray(labels, dtype)
-    turn = smallest <= _SMALL_MARGIN
+    turn = smallest <= SMALL_MARGIN
 
     def work(piece: tuple[Lane, int]) -> Figures:
         with precision(dtype):

@@ -22,7 +22,7 @@ from pvmincq_jax.factor import VoteFactor, vote_factor
 from pvmincq_jax.matching import draw_matchings
 from pvmincq_jax.mincq import max_margin, solve_mincq
 from pvmincq_jax.pvmincq import MarginUnit, PVMinCq, check_task
-from pvmincq_jax.sweep import RadiusUnit, default_gammas, grid_radii
+from pvmincq_jax.sweep import TOLERANCE, RadiusUnit, default_gammas, grid_margins, grid_radii
 from pvmincq_jax.transport import Transport, barycentres
 from pvmincq_jax.voters import rbf_votes
 
@@ -33,8 +33,6 @@ RADIUS_MULTIPLES = (0.7, 0.85, 1.0, 1.15, 1.3, 1.45, 1.6, 1.75, 1.9, 2.05, 2.2, 
 MARGIN_FRACTIONS = (0.05, 0.2, 0.5)
 # The rank of all lanes. Votes of more directions are solved as well as these allow, and their status says how well.
 _RANK = 128
-# Relative singular values dropped from the votes, times the smallest margin as a fraction.
-_TOLERANCE = 1e-7
 
 
 class TransportSweep(NamedTuple):
@@ -114,11 +112,7 @@ def transport_sweep(
     dtype = common_dtype(source, target)
     source, target = np.asarray(source, dtype), np.asarray(target, dtype)
     labels = np.asarray(source_labels, dtype)
-    margins = check_vector("margins", margins)
-    if margin_unit not in ("absolute", "fraction"):
-        raise ValueError(f"margin_unit must be 'absolute' or 'fraction'; it is {margin_unit!r}")
-    if margin_unit == "fraction" and np.any(margins > 1):
-        raise ValueError(f"margins must be in (0, 1] as fractions of mu_max; the largest is {margins.max():g}")
+    margins = grid_margins(margins, margin_unit)
     gammas = default_gammas(target) if gammas is None else check_vector("gammas", gammas)
     radii = grid_radii(source, target, radii, radius_unit, metric)
     graph = space_graph(make_space(source, target, metric, ties=labels), float(radii.max()))
@@ -237,7 +231,7 @@ def _one_lane(
     with precision(dtype):
         votes = _masked_votes(moved, moved, gamma, matched)
         smallest = float(np.min(margins)) if unit == "fraction" else 1e-3
-        tolerance = max(_TOLERANCE * smallest, 4 * float(np.finfo(dtype).eps))
+        tolerance = max(TOLERANCE * smallest, 4 * float(np.finfo(dtype).eps))
         factor = _of_rank(vote_factor(votes, tolerance=tolerance), min(_RANK, len(moved)))
         target_votes = _masked_votes(target, moved, gamma, matched)
         weights = jnp.asarray(transport.weights, dtype)

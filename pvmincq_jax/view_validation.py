@@ -23,7 +23,9 @@ from pvmincq_jax.sweep import (
     GAMMA_MULTIPLES,
     MARGIN_FRACTIONS,
     PV_LEVELS,
+    TOLERANCE,
     Sweep,
+    gather,
     grid_radii,
 )
 from pvmincq_jax.validation import Choice, Criterion, choose, rs_pv_cbound
@@ -41,9 +43,8 @@ from pvmincq_jax.views import (
 
 __all__ = ["ValidatedVotes", "fit_views_validated", "fit_votes_validated"]
 
-# Folds and radii that one compiled call takes, and singular values dropped, as in `pvmincq_jax.sweep`.
+# Folds and radii that one compiled call takes, as in `pvmincq_jax.sweep`.
 _CHUNK = 16
-_TOLERANCE = 1e-7
 
 
 class ValidatedVotes(NamedTuple):
@@ -226,25 +227,7 @@ def _sweep_votes(
     lanes = lanes._replace(mask=mask)
     fractions = np.asarray(margins, float)
     results = [_figures(target, source, labels, fractions, lanes, dtype) for target, source in votes]
-    shape = (len(learning), len(radii), len(fractions))
-    figures = Figures(*(np.stack([field.reshape(shape) for field in fields], 2) for fields in zip(*results)))
-    counted = lanes.weights.reshape(len(learning), len(radii), -1) > 0
-    return Sweep(
-        radii=np.mean(radii / matched.units, axis=1),
-        gammas=gammas,
-        margins=fractions,
-        margin_unit="fraction",
-        source_risk=figures.source_risk[1:],
-        pv=np.array([one.pv for one in found[0]]),
-        c_bound=figures.c_bound[0],
-        self_risk=figures.self_risk[0],
-        matched=counted[0].sum(axis=-1),
-        fold_matched=counted[1:].sum(axis=-1),
-        status=figures.status[0],
-        fold_status=figures.status[1:],
-        kkt_residual=np.fmax.reduce(figures.kkt_residual),
-        self_labels=tuple(found[0]),
-    )
+    return gather(results, lanes, found, np.mean(radii / matched.units, axis=1), gammas, fractions, "fraction")
 
 
 def _figures(
@@ -252,7 +235,7 @@ def _figures(
 ) -> Figures:
     """All folds, radii and margins of one set of voters; fields are ``[lanes, k]``."""
     with precision(dtype):
-        tolerance = max(_TOLERANCE * float(margins.min()), 4 * float(np.finfo(dtype).eps))
+        tolerance = max(TOLERANCE * float(margins.min()), 4 * float(np.finfo(dtype).eps))
         votes, judged = jnp.asarray(target_votes, dtype), jnp.asarray(source_votes, dtype)
         fixed = votes, judged, jnp.asarray(labels, dtype), vote_factor(votes, tolerance=tolerance)
         pieces = []
