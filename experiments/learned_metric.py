@@ -86,7 +86,8 @@ def _svm(task: DomainTask, seed: int) -> dict[str, Any]:
 
 def _pv_mincq(task: DomainTask, seed: int) -> dict[str, Any]:
     """PV-MinCq, tuned without target labels; with eps_H of its voters on its matched pairs."""
-    fit = pvm.fit_validated(task.source, task.source_labels, task.target, seed=seed, progress=False, **GRID)
+    options = {"criterion": pvm.rs_pv_cbound, "seed": seed, "progress": False, **GRID}
+    fit = pvm.fit_validated(task.source, task.source_labels, task.target, **options)
     model = fit.model
     with jax.enable_x64(True):
         values = np.asarray(pvm.decision(model, task.test))

@@ -55,7 +55,7 @@ class Settings(NamedTuple):
 
 def library_versions() -> dict[str, str]:
     """Versions of everything that can change a figure."""
-    others = {name: version(name) for name in ("jax", "numpy", "scipy", "scikit-learn")}
+    others = {name: version(name) for name in ("jax", "numpy", "optax", "scipy", "scikit-learn", "skada")}
     return {"pvmincq-jax": pvm.__version__, "python": platform.python_version(), **others}
 
 

@@ -89,7 +89,8 @@ def _svm(source: np.ndarray, labels: np.ndarray, target: np.ndarray, seed: int) 
 
 def _pv_mincq(source: np.ndarray, labels: np.ndarray, target: np.ndarray, seed: int) -> Callable[[np.ndarray], Any]:
     gammas = pvm.default_gammas(target)[1:]
-    model = pvm.fit_validated(source, labels, target, gammas=gammas, seed=seed, **_GRID).model
+    options = {"criterion": pvm.rs_pv_cbound, "gammas": gammas, "seed": seed, **_GRID}
+    model = pvm.fit_validated(source, labels, target, **options).model
     return lambda x: pvm.decision(model, x)
 
 

@@ -27,7 +27,7 @@ from experiments.moons import DomainTask
 from experiments.results import library_versions
 from experiments.shifts import Shift, first_tasks, large_tasks, second_tasks, shifted_task
 
-__all__ = ["RULES", "accuracies", "confirmed_tasks", "look", "main"]
+__all__ = ["RULES", "SETS", "accuracies", "confirmed_tasks", "look", "main", "run_study"]
 
 # Neighbours in the rules that look at source or moved points.
 _FEW = 5
@@ -191,37 +191,56 @@ def summary(found: list[dict]) -> str:
     return "\n".join([*lines, "", f"{left} more tasks have no point of the grid above {100 * _REACHED:.0f} %."])
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Judges every rule on every task, prints a table a set and writes OUT/study.jsonl and study.md."""
+def run_study(
+    name: str,
+    description: str | None,
+    sets: dict[str, Callable[[], list[Shift]]],
+    look: Callable[[Shift, int], dict[str, float]],
+    arguments: Sequence[str] | None,
+) -> None:
+    """Judges every rule on every task, prints a table a set and writes OUT/study.jsonl and study.md.
+
+    Args:
+      name: of the command.
+      description: for its help.
+      sets: of tasks, by name.
+      look: from a task and a seed to the accuracy that each rule chooses; one is called "chosen".
+      arguments: of the command line.
+    """
     parser = argparse.ArgumentParser(
-        prog="python -m experiments.transport_study",
-        description=__doc__,
+        prog=f"python -m experiments.{name}",
+        description=description,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--sets", nargs="+", choices=list(SETS), default=list(SETS), help="which tasks (default: all)")
+    parser.add_argument("--sets", nargs="+", choices=list(sets), default=list(sets), help="which tasks (default: all)")
     parser.add_argument("--quick", action="store_true", help="every eighth task of each set")
     parser.add_argument("--seed", type=int, default=3, help="of the matchings (default 3)")
-    parser.add_argument("--out", type=Path, default=Path("results/transport_study"), help="folder")
+    parser.add_argument("--out", type=Path, default=Path("results") / name, help="folder")
     options = parser.parse_args(arguments)
     options.out.mkdir(parents=True, exist_ok=True)
     tables = []
     with (options.out / "study.jsonl").open("w") as stream:
-        for name in options.sets:
-            tasks = SETS[name]()[:: 8 if options.quick else 1]
+        for one in options.sets:
+            tasks = sets[one]()[:: 8 if options.quick else 1]
             found = []
             for number, shift in enumerate(tasks, 1):
                 began = time.perf_counter()
                 accuracy = look(shift, options.seed)
-                record = {"set": name, "group": shift.group, **shift._asdict(), "accuracy": accuracy}
+                record = {"set": one, "group": shift.group, **shift._asdict(), "accuracy": accuracy}
                 found.append(record)
                 stream.write(json.dumps({**record, "draw_seed": options.seed, "versions": library_versions()}) + "\n")
                 stream.flush()
-                text = f"[{name} {number}/{len(tasks)}] {shift.shape} {shift.group}: {accuracy['chosen']:.3f}, best "
+                text = f"[{one} {number}/{len(tasks)}] {shift.shape} {shift.group}: {accuracy['chosen']:.3f}, best "
                 text += f"{accuracy['best of the grid']:.3f}, {time.perf_counter() - began:.1f} s"
                 print(text, file=sys.stderr, flush=True)
-            tables.append(f"**{name}**\n\n{summary(found)}\n")
+            tables.append(f"**{one}**\n\n{summary(found)}\n")
             print("\n" + tables[-1], flush=True)
     (options.out / "study.md").write_text("\n".join(tables), encoding="utf-8")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Judges the rules of the transport form."""
+    run_study("transport_study", __doc__, SETS, look, arguments)
 
 
 if __name__ == "__main__":

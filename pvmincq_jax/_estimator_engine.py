@@ -183,6 +183,7 @@ def fit_grid(
     masks: Sequence[Sequence[np.ndarray]],
     learning: np.ndarray,
     labels: np.ndarray,
+    target: np.ndarray,
     radii: np.ndarray,
     gammas: np.ndarray,
     votes_at: Callable[[float], Votes],
@@ -196,6 +197,7 @@ def fit_grid(
       masks: voters that take part ``[n]``, for the same.
       learning: source points learnt from ``[1 + folds, m_s]``, all of them first; the others are judged on.
       labels: of the source ``[m_s]``.
+      target: the points that are labelled ``[m_t, d]``.
       radii: ``[r]``.
       gammas: ``[g]``.
       votes_at: gamma to votes.
@@ -209,6 +211,7 @@ def fit_grid(
     risk, self_risk, bound, residual = (np.full(shape, np.nan) for _ in range(4))
     status = np.zeros(shape, int)
     weights, mu_max = [], np.full(shape[1:3], np.nan)
+    values = np.full((*shape[1:], len(target)), np.nan)
     for g, gamma in enumerate(gammas):
         votes, judged = votes_at(float(gamma))
         solver = _Solver(votes, margins, unit)
@@ -222,6 +225,7 @@ def fit_grid(
                 status[cell] = solution.status
                 if not fold:
                     weights.append(solution.weights)
+                    values[r, g] = solution.weights @ votes.T
                     mu_max[r, g] = solution.mu_max[0]
     matched = np.array([[int(np.sum(one.weights > 0)) for one in row] for row in found])
     sweep = Sweep(
@@ -238,7 +242,9 @@ def fit_grid(
         status=status[0],
         fold_status=status[1:],
         kkt_residual=np.fmax.reduce(residual),
+        target_values=values,
         self_labels=tuple(found[0]),
+        target=target,
     )
     stacked = np.array(weights).reshape(len(gammas), len(radii), len(margins), -1).swapaxes(0, 1)
     return GridFit(sweep, stacked, mu_max, residual[0])

@@ -103,7 +103,9 @@ class MinCqClassifier(VoteClassifier):
             return votes, votes
 
         found = own_labels(task.labels, learning)
-        fit = fit_grid(found, masks, learning, task.labels, np.zeros(1), gammas, votes_at, margins, self.margin_unit)
+        fit = fit_grid(
+            found, masks, learning, task.labels, task.target, np.zeros(1), gammas, votes_at, margins, self.margin_unit
+        )
         choice = chosen(fit.sweep, "rs", fit.mu_max)
         _, g, k = choice.grid_index
         self.weights_ = fit.weights[0, g, k]

@@ -27,13 +27,14 @@ class Lane(NamedTuple):
 
 
 class Figures(NamedTuple):
-    """What one lane gives for each margin ``[k]``."""
+    """What one lane gives for each margin ``[k]``; the values, for each of the ``[m_t]`` learning points as well."""
 
     source_risk: Any
     c_bound: Any
     self_risk: Any
     status: Any
     kkt_residual: Any
+    target_values: Any
 
 
 def make_lanes(found: list[list[SelfLabels]], learning: np.ndarray, voters: Voters, dtype: np.dtype) -> Lane:
@@ -72,6 +73,7 @@ def judge_lanes(
                 self_risk=vote_risk(votes, lane.labels, solution.weights, lane.weights),
                 status=solution.status,
                 kkt_residual=solution.kkt_residual,
+                target_values=votes @ solution.weights,
             )
 
         return jax.vmap(one_margin)(mu)

@@ -74,8 +74,8 @@ def vote_factor(
     Args:
       votes: ``[m, n]``.
       sample_weights: ``[m]`` or None; what the accuracy is measured under. A factor serves other weights too.
-      tolerance: relative size of the singular values to drop; 1e-11, or the rounding of the dtype, when None. An
-        accuracy of 1e-7 in the C-bound needs about ``1e-4 * margin`` with the weights given here.
+      tolerance: relative size of the singular values to drop; 1e-11, or the rounding of the dtype, when None. What
+        is dropped changes the C-bound by its square: an accuracy of 1e-7 needs about ``1e-4 * margin``.
       rank: the number of rows to keep, instead of the tolerance.
 
     Returns:

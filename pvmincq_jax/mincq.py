@@ -205,12 +205,11 @@ def solve_mincq(
     idle = jnp.abs(margins) <= rounding * mu_max
     free = voter_mask & (idle | ~at_most)
     skip = bad | ~feasible
-    # F'F = M and F'q = m, from the shared factor and these sample weights.
+    # What the factor leaves out of the votes is projected away under these sample weights, so that it changes the
+    # second moment by its square only: F = Q' V, with V the votes scaled by the roots of the shares.
     root = jnp.sqrt(jax.lax.stop_gradient(shares))
-    orthogonal, triangular = jnp.linalg.qr(root[:, None] * factor.left)
-    # The last term is 0, and makes what follows wait for both halves of the QR: jaxlib's batched LAPACK calls block a
-    # thread of XLA's pool each, and two at a time on two cores wait for each other for ever.
-    rows = triangular @ factor.right + 0.0 * orthogonal[0, 0]
+    orthogonal, _ = jnp.linalg.qr(root[:, None] * factor.left)
+    rows = (root[:, None] * orthogonal).T @ votes
     if turn:
         # A factor of more voters spans directions in which those left can only cancel: turned so that F's rows there
         # are zero, they cost no digits.

@@ -75,6 +75,8 @@ class _Iterate(NamedTuple):
 
 class _State(NamedTuple):
     iterate: _Iterate
+    votes: Array  # F u, [r]
+    reduced: Array  # F' zeta - e y, [n]
     best: _Iterate
     best_residual: Array
     without_progress: Array
@@ -158,10 +160,9 @@ def solve_interior_point(problem: BoxQP) -> BoxQPSolution:
         least = epsilon / 4 * box
         return jnp.where(free, jnp.maximum(u + box, least), 1.0), jnp.where(free, jnp.maximum(box - u, least), 1.0)
 
-    def residual(iterate: _Iterate) -> Array:
+    def residual(iterate: _Iterate, votes: Array, reduced: Array) -> Array:
         """Relative duality gap, and error in the equality: zero only at a solution."""
-        reduced = to_columns(iterate.zeta) - e * iterate.y
-        z, votes = iterate.zeta + q * iterate.y, to_rows(iterate.u)
+        z = iterate.zeta + q * iterate.y
         primal = votes @ votes / 2
         least = jnp.where(free, -box * jnp.abs(reduced), reduced * iterate.u)
         dual = iterate.y * b - z @ z / 2 + jnp.sum(least)
@@ -171,12 +172,15 @@ def solve_interior_point(problem: BoxQP) -> BoxQPSolution:
         s_l, s_u = slacks(iterate.u)
         return jnp.sum(jnp.where(free, iterate.lower * s_l + iterate.upper * s_u, 0.0)) / (2 * number_free)
 
+    def products(iterate: _Iterate) -> tuple[Array, Array]:
+        return to_rows(iterate.u), to_columns(iterate.zeta) - e * iterate.y
+
     def step(state: _State) -> _State:
         u, zeta, y, lower, upper = at = state.iterate
         s_l, s_u = slacks(u)
-        to_votes = zeta + q * y - to_rows(u)
+        to_votes = zeta + q * y - state.votes
         to_equality = b - a @ u
-        reduced = to_columns(zeta) - e * y
+        reduced = state.reduced
         D = lower / s_l + upper / s_u
         D_inverse = jnp.where(free, 1 / jnp.where(free, D, 1.0), 0.0)
 
@@ -229,12 +233,15 @@ def solve_interior_point(problem: BoxQP) -> BoxQPSolution:
         reach = jnp.clip(1 - gap, 0.99, 1 - 1000 * epsilon)
         after = move(jnp.minimum(1.0, reach * longest(corrector)), corrector)
 
-        error = residual(after)
+        votes, reduced_after = products(after)
+        error = residual(after, votes, reduced_after)
         usable = jnp.isfinite(error)
         better = usable & (error < state.best_residual)
         without_progress = jnp.where(better, 0, state.without_progress + 1)
         return _State(
             after,
+            votes,
+            reduced_after,
             _where(better, after, state.best),
             jnp.where(better, error, state.best_residual),
             without_progress,
@@ -249,7 +256,7 @@ def solve_interior_point(problem: BoxQP) -> BoxQPSolution:
         start, to_rows(start) - q, binding, jnp.where(free, barrier / s_l, 0.0), jnp.where(free, barrier / s_u, 0.0)
     )
     zero = jnp.zeros((), jnp.int32)
-    state = _State(first, first, jnp.full((), jnp.inf, dtype), zero, zero, problem.skip)
+    state = _State(first, *products(first), first, jnp.full((), jnp.inf, dtype), zero, zero, problem.skip)
     state = jax.lax.while_loop(lambda s: ~s.done & (s.iterations < _MAX_STEPS), step, state)
     x = jnp.where(free, jnp.clip(state.best.u * tau, -1.0, 1.0), problem.fixed)
     size = factor_scale * tau

@@ -71,8 +71,9 @@ def fit_views_validated(
 ) -> ValidatedVotes:
     """`pv_mincq_views` with radius, margin and bandwidths chosen without target labels.
 
-    The rules are those of `pvmincq_jax.fit_validated`. Every view's gamma is a multiple of one over its own median
-    squared distance, the same multiple for all views, so the grid does not grow with their number.
+    The rules are those of `pvmincq_jax.fit_validated`, but for the criterion: what the neighbours of a point are is
+    less clear in several views, so by default none is asked for. Every view's gamma is a multiple of one over its own
+    median squared distance, the same multiple for all views, so the grid does not grow with their number.
 
     Args:
       source_views: one array ``[m_s, d_v]`` per view.
@@ -227,13 +228,14 @@ def _sweep_votes(
     lanes = lanes._replace(mask=mask)
     fractions = np.asarray(margins, float)
     results = [_figures(target, source, labels, fractions, lanes, dtype) for target, source in votes]
-    return gather(results, lanes, found, np.mean(radii / matched.units, axis=1), gammas, fractions, "fraction")
+    target = np.concatenate([space[1] / unit for space, unit in zip(matched.spaces, matched.units)], axis=1)
+    return gather(results, lanes, found, target, np.mean(radii / matched.units, axis=1), gammas, fractions, "fraction")
 
 
 def _figures(
     target_votes: Any, source_votes: Any, labels: np.ndarray, margins: np.ndarray, lanes: Any, dtype: np.dtype
 ) -> Figures:
-    """All folds, radii and margins of one set of voters; fields are ``[lanes, k]``."""
+    """All folds, radii and margins of one set of voters; fields are ``[lanes, k, ...]``."""
     with precision(dtype):
         tolerance = max(TOLERANCE * float(margins.min()), 4 * float(np.finfo(dtype).eps))
         votes, judged = jnp.asarray(target_votes, dtype), jnp.asarray(source_votes, dtype)

@@ -86,6 +86,11 @@ def test_the_whole_sample_agrees_with_single_fits(grid, task):
             task.target[matched], found.labels[matched], centers, grid.gammas[g], np.asarray(solution.weights)
         )
         assert grid.self_risk[r, g, k] == pytest.approx(own)
+        square = np.sum((task.target[:, None] - centers) ** 2, axis=-1)
+        values = np.exp(-grid.gammas[g] * square) @ np.asarray(solution.weights)
+        # Objectives that agree to 1e-8 leave votes that agree to its root.
+        np.testing.assert_allclose(grid.target_values[r, g, k], values, atol=1e-3 * np.max(np.abs(values)))
+    np.testing.assert_array_equal(grid.target, task.target)
 
 
 def held_out(task, figures, fold, index, voters="target"):

@@ -35,7 +35,9 @@ def made():
         status=status,
         fold_status=fold_status,
         kkt_residual=np.where(status == SOLVED, 1e-12, np.nan),
+        target_values=np.where(status == SOLVED, 1.0, np.nan)[..., None] * rng.normal(size=(*SHAPE, 10)),
         self_labels=(),
+        target=np.arange(10.0)[:, None] ** 2,
     )
 
 
@@ -58,6 +60,18 @@ def test_formulas(criterion, formula, made):
         risk = (made.source_risk[0, r, g, k] + made.source_risk[1, r, g, k]) / 2
         expected = formula(risk, made.pv[r], made.c_bound[r, g, k], made.self_risk[r, g, k])
         assert scores[r, g, k] == pytest.approx(expected, abs=1e-15)
+
+
+def test_the_cut(made):
+    """Points at the squares: the nearest of i^2 is (i - 1)^2, and of 0 it is 1."""
+    labels = np.sign(made.target_values)
+    nearest = np.r_[1, np.arange(9)]
+    expected = pvm.rs_pv_cbound(made) + 4 * np.mean(labels != labels[..., nearest], axis=-1)
+    scores = pvm.rs_pv_cbound_cut(made)
+    solved = np.isfinite(expected) & (made.status == SOLVED)
+    assert np.sum(solved) == 10
+    np.testing.assert_allclose(scores[solved], expected[solved], rtol=1e-14)
+    assert np.all(scores[~solved] == np.inf)
 
 
 def test_chooses_the_least(made):
@@ -130,7 +144,7 @@ def task():
 
 @pytest.mark.parametrize(
     ("options", "criterion", "draws"),
-    [({}, pvm.rs_pv_cbound, 16), ({"criterion": pvm.rs_pv, "draws": 1}, pvm.rs_pv, 1)],
+    [({}, pvm.rs_pv_cbound_cut, 16), ({"criterion": pvm.rs_pv, "draws": 1}, pvm.rs_pv, 1)],
     ids=["ours", "paper"],
 )
 def test_fit_validated(options, criterion, draws, task):

@@ -18,8 +18,9 @@ __all__ = ["VoteProblem", "vote_models"]
 _POINTS = 100
 _RANKS = 64
 _LANES = 6
-# The margins of these grids are not below 1e-2 mu_max, so fewer digits of the votes are needed than in general.
-_FACTOR_TOLERANCE = 1e-8
+# The margins of these grids are not below 1e-2 mu_max, so fewer digits of the votes are needed than in general; see
+# `pvmincq_jax.sweep.TOLERANCE`.
+_FACTOR_TOLERANCE = 2e-7
 
 
 class VoteProblem(NamedTuple):

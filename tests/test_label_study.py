@@ -1,0 +1,36 @@
+"""The study of the labelled form's criterion: every rule, the accuracies, and the command."""
+
+import json
+
+import numpy as np
+import pytest
+
+import pvmincq_jax as pvm
+from experiments import label_study
+from experiments.shifts import Shift, shifted_task
+
+SMALL = Shift("moons", 40, noise=0.07, per_class=20, seed=1234)
+
+
+@pytest.fixture(scope="module")
+def found():
+    return label_study.look(SMALL)
+
+
+def test_the_chosen_rule_is_the_default(found):
+    assert set(found) == {*label_study.RULES, "best of the grid", "median of the grid"}
+    assert all(0 <= value <= found["best of the grid"] for value in found.values())
+    data = shifted_task(SMALL)
+    fitted = pvm.fit_validated(data.source, data.source_labels, data.target, seed=3)
+    accuracy = np.mean(np.asarray(pvm.predict(fitted.model, data.test)) == data.test_labels)
+    assert found["chosen"] == pytest.approx(accuracy)
+
+
+def test_command(found, monkeypatch, tmp_path, capsys):
+    monkeypatch.setitem(label_study.SETS, "first", lambda: [SMALL])
+    label_study.main(["--sets", "first", "--out", str(tmp_path)])
+    record = json.loads((tmp_path / "study.jsonl").read_text())
+    assert record["accuracy"] == found
+    assert record["seed"] == SMALL.seed
+    assert "| chosen | " in (tmp_path / "study.md").read_text()
+    assert "[first 1/1] moons" in capsys.readouterr().err
