@@ -111,13 +111,13 @@ def run(arguments: argparse.Namespace) -> None:
         )
 
     start = time.perf_counter()
-    grid = ours()
+    with PeakMemory() as memory:
+        grid = ours()
     first = time.perf_counter() - start
     best = np.inf
     for _ in range(arguments.repeats):
         start = time.perf_counter()
-        with PeakMemory() as memory:
-            grid = ours()
+        grid = ours()
         best = min(best, time.perf_counter() - start)
     row: dict[str, Any] = {
         "benchmark": "sweep",
@@ -127,7 +127,7 @@ def run(arguments: argparse.Namespace) -> None:
         "first_call_seconds": first,
         "kkt_residual": float(np.nanmax(grid.kkt_residual)),
         "solved": float(np.mean(np.r_[grid.status.ravel(), grid.fold_status.ravel()] == pvm.Status.SOLVED)),
-        "peak_mb": memory.megabytes,
+        "peak_mb": memory.megabytes,  # of the first call, compilation included
     }
     loops: dict[str, Callable[[np.ndarray, np.ndarray, float], np.ndarray]] = {
         "cvxopt": partial(_cvxopt, True),
@@ -153,19 +153,20 @@ def _growth(size: int, arguments: argparse.Namespace) -> None:
     task = moons_task("40", arguments.seed, per_class=size // 2)
     grid = {"radii": (0.3, 0.1), "margins": (0.05, 0.2), "folds": 2, "seed": arguments.seed, "progress": False}
     grid["gammas"] = pvm.default_gammas(task.target)[:1]
-    seconds = []
+    seconds, peaks = [], []
     for _ in range(2):
         start = time.perf_counter()
         with PeakMemory() as memory:
             figures = pvm.sweep(task.source, task.source_labels, task.target, **grid)
         seconds.append(time.perf_counter() - start)
+        peaks.append(memory.megabytes)
     emit(
         {
             "benchmark": "sweep_growth",
             "points": size,
             "qps": int(figures.status.size + figures.fold_status.size),
             "seconds": min(seconds),
-            "peak_mb": memory.megabytes,
+            "peak_mb": max(peaks),
         },
         arguments.json,
     )

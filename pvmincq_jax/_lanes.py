@@ -16,6 +16,9 @@ from pvmincq_jax.selflabel import SelfLabels
 
 __all__: list[str] = []
 
+# The relative change of the second moment that a factor may cause; 1e-7 counts as solved.
+_DROPPED = 5e-8
+
 
 class Lane(NamedTuple):
     """One fold and radius; stacked, all of them."""
@@ -46,6 +49,39 @@ def make_lanes(found: list[list[SelfLabels]], learning: np.ndarray, voters: Vote
             mask = voter_mask(one.weights > 0, kept, voters)
             rows.append(Lane(one.labels.astype(dtype), one.weights.astype(dtype), mask, held_out.astype(dtype)))
     return Lane(*(np.stack(field) for field in zip(*rows)))
+
+
+def lanes_tolerance(votes: Array, lanes: Lane, margins: np.ndarray, unit: MarginUnit) -> float:
+    """How much a factor of the votes may drop, relative to the largest singular value, for all lanes and margins.
+
+    Dropping singular values up to t s_1 leaves E out of the scaled votes, |E| <= t s_1 sqrt(max share), and |w|^2 is at
+    most 1 / n. The second moment, not below mu^2, then changes by (t s_1 sqrt(max share / n) / mu)^2 of itself at most.
+
+    Args:
+      votes: ``[m, n]``.
+      lanes: stacked.
+      margins: ``[k]``.
+      unit: of the margins.
+
+    Returns:
+      The t that bounds this change by `_DROPPED`; not below the rounding of the votes, and not above 1e-3.
+    """
+    known = np.asarray(votes)
+    able = np.any(lanes.weights > 0, axis=1)
+    shares = lanes.weights[able] / np.sum(lanes.weights[able], axis=1, keepdims=True)
+    mask = lanes.mask[able]
+    smallest = float(np.min(margins))
+    if unit == "fraction":
+        each = np.abs((shares * lanes.labels[able]) @ known)
+        mu = smallest * np.sum(each, axis=1, where=mask) / np.sum(mask, axis=1)
+    else:
+        mu = np.full(len(shares), smallest)
+    # An upper bound on s_1 that is close for kernels, and costs nothing.
+    largest = np.sqrt(np.max(np.sum(np.abs(known), axis=0)) * np.max(np.sum(np.abs(known), axis=1)))
+    # A lane whose labels cancel is infeasible at any tolerance.
+    reach = (mu / np.sqrt(np.max(shares, axis=1) / np.sum(mask, axis=1)))[mu > 0]
+    allowed = float(np.sqrt(_DROPPED) * np.min(reach, initial=np.inf) / largest)
+    return float(np.clip(allowed, 4 * np.finfo(known.dtype).eps, 1e-3))
 
 
 @functools.partial(jax.jit, static_argnames=("unit", "turn"))

@@ -15,7 +15,7 @@ import numpy as np
 from pvmincq_jax._checks import check_positive, check_rank, check_vector
 from pvmincq_jax._folds import check_folds, fold_numbers
 from pvmincq_jax._graph import RadiusGraph, space_graph
-from pvmincq_jax._lanes import Figures, Lane, chunks, judge_lanes, make_lanes
+from pvmincq_jax._lanes import Figures, Lane, chunks, judge_lanes, lanes_tolerance, make_lanes
 from pvmincq_jax._precision import common_dtype, precision
 from pvmincq_jax._progress import Progress, progress_bar
 from pvmincq_jax._space import Metric, make_space
@@ -302,7 +302,7 @@ def _one_gamma(
         votes, source_votes = rbf_votes(target, centers, gamma), rbf_votes(source, centers, gamma)
         # Absolute margins may be any fraction of mu_max.
         smallest = float(np.min(margins)) if unit == "fraction" else SMALL_MARGIN
-        factor = vote_factor(votes, tolerance=max(TOLERANCE * smallest, 4 * float(np.finfo(dtype).eps)))
+        factor = vote_factor(votes, tolerance=lanes_tolerance(votes, lanes, margins, unit))
         wanted = jnp.asarray(margins, dtype)
         judge_labels = jnp.asarray(labels, dtype)
     turn = smallest <= SMALL_MARGIN

@@ -13,7 +13,7 @@ import numpy as np
 from pvmincq_jax._checks import check_points, check_same_dimension
 from pvmincq_jax._folds import check_folds, fold_numbers
 from pvmincq_jax._graph import space_graph
-from pvmincq_jax._lanes import Figures, chunks, judge_lanes, make_lanes
+from pvmincq_jax._lanes import Figures, chunks, judge_lanes, lanes_tolerance, make_lanes
 from pvmincq_jax._precision import common_dtype, precision
 from pvmincq_jax._space import make_space
 from pvmincq_jax._types import ArrayLike
@@ -23,7 +23,6 @@ from pvmincq_jax.sweep import (
     GAMMA_MULTIPLES,
     MARGIN_FRACTIONS,
     PV_LEVELS,
-    TOLERANCE,
     Sweep,
     gather,
     grid_radii,
@@ -237,9 +236,9 @@ def _figures(
 ) -> Figures:
     """All folds, radii and margins of one set of voters; fields are ``[lanes, k, ...]``."""
     with precision(dtype):
-        tolerance = max(TOLERANCE * float(margins.min()), 4 * float(np.finfo(dtype).eps))
         votes, judged = jnp.asarray(target_votes, dtype), jnp.asarray(source_votes, dtype)
-        fixed = votes, judged, jnp.asarray(labels, dtype), vote_factor(votes, tolerance=tolerance)
+        factor = vote_factor(votes, tolerance=lanes_tolerance(votes, lanes, margins, "fraction"))
+        fixed = votes, judged, jnp.asarray(labels, dtype), factor
         pieces = []
         for piece, count in chunks(lanes, min(_CHUNK, len(lanes.labels))):
             figures = jax.device_get(judge_lanes(*fixed, jnp.asarray(margins, dtype), piece, "fraction", False))

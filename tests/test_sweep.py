@@ -7,6 +7,7 @@ import pytest
 import pvmincq_jax as pvm
 from experiments.moons import moons_task
 from pvmincq_jax._folds import fold_numbers
+from pvmincq_jax._lanes import Lane, lanes_tolerance
 from pvmincq_jax._progress import progress_bar
 
 # Gammas large enough for votes of full rank: all shapes are then the same, and little is compiled.
@@ -123,6 +124,47 @@ def test_other_voters_agree_with_single_fits(voters, task):
         )
         risk, _ = held_out(task, figures, 0, index, voters)
         assert figures.source_risk[(0, *index)] == pytest.approx(risk)
+
+
+@pytest.mark.parametrize("unit", ["fraction", "absolute"])
+def test_what_the_factor_drops_stays_within_the_bound(unit):
+    """Random votes with a falling spectrum; the second moment of the best w at either rank, on the votes themselves."""
+    rng = np.random.default_rng(4)
+    spectrum = 10.0 ** -np.linspace(0, 9, 30)
+    votes = np.linalg.qr(rng.normal(size=(40, 30)))[0] * spectrum @ np.linalg.qr(rng.normal(size=(30, 30)))[0]
+    votes /= np.max(np.abs(votes))
+    lanes = Lane(
+        labels=rng.choice([-1.0, 1.0], (3, 40)),
+        weights=(rng.uniform(size=(3, 40)) < 0.7) * rng.uniform(0.5, 1, (3, 40)),
+        mask=rng.uniform(size=(3, 30)) < 0.8,
+        held_out=np.ones((3, 1)),
+    )
+    margins = np.array([0.02, 0.3]) * (1.0 if unit == "fraction" else 0.01)
+    tolerance = lanes_tolerance(votes, lanes, margins, unit)
+    assert 1e-9 < tolerance < 1e-3
+    with jax.enable_x64(True):
+        factors = pvm.vote_factor(votes, tolerance=tolerance), pvm.vote_factor(votes, rank=30)
+        assert factors[0].left.shape[1] < 30
+        compared = 0
+        for labels, weights, mask in zip(lanes.labels, lanes.weights, lanes.mask):
+            largest = float(pvm.max_margin(votes, labels, weights, mask))
+            for margin in margins * (largest if unit == "fraction" else 1.0):
+                if margin > largest:
+                    continue
+                options = {"sample_weights": weights, "voter_mask": mask}
+                low, full = (pvm.mincq(votes, labels, margin, factor=one, **options) for one in factors)
+                moments = [np.average((votes @ np.asarray(one.weights)) ** 2, weights=weights) for one in (low, full)]
+                assert moments[0] == pytest.approx(moments[1], rel=1e-7)
+                assert low.status == pvm.Status.SOLVED
+                compared += 1
+    assert compared >= 3
+
+
+def test_lanes_without_pairs_do_not_count():
+    lanes = Lane(np.zeros((2, 3)), np.array([[0.0, 0, 0], [1, 1, 0]]), np.ones((2, 2), bool), np.ones((2, 1)))
+    votes = np.array([[1.0, 0.5], [0.5, 1.0], [0.2, 0.1]])
+    assert lanes_tolerance(votes, lanes, np.array([0.1]), "fraction") == 1e-3
+    assert 0 < lanes_tolerance(votes, lanes, np.array([1e-9]), "absolute") < 1e-9
 
 
 def test_chunks_change_nothing(grid, task):

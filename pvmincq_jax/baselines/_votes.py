@@ -9,7 +9,7 @@ import numpy as np
 from pvmincq_jax._types import Array, Status
 from pvmincq_jax.baselines._form import KernelModel, rbf_kernel
 from pvmincq_jax.factor import VoteFactor, vote_factor
-from pvmincq_jax.mincq import max_margin, mincq
+from pvmincq_jax.mincq import max_margin, solve_mincq
 
 __all__ = ["VoteProblem", "vote_models"]
 
@@ -43,7 +43,7 @@ def _solve(
 ) -> tuple[Array, Array]:
     def one(labels: Array, sample_weights: Array, fraction: Array) -> tuple[Array, Array]:
         margin = fraction * max_margin(votes, labels, sample_weights, mask)
-        solution = mincq(votes, labels, margin, sample_weights=sample_weights, voter_mask=mask, factor=factor)
+        solution = solve_mincq(votes, labels, margin, sample_weights, mask, factor, "interior_point", False)
         return solution.weights, solution.status
 
     return jax.vmap(one)(labels, sample_weights, fractions)

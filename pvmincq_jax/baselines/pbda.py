@@ -6,8 +6,8 @@ of the publication, start at alpha = y / N (0 on the target) included, with L-BF
 
 What is ours: the optimiser works in coordinates beta = F' alpha with K = F F', F an eigenvector factor without the
 directions below `SMALLEST` of the largest eigenvalue. The cost at beta is the cost at alpha, its regulariser becomes
-1/2 |beta|^2, and an evaluation costs N r instead of N^2. The disagreement makes the cost non-convex, so a few starts
-besides the published one are tried and the least cost wins.
+1/2 |beta|^2, and an evaluation costs N r instead of N^2. The disagreement makes the cost non-convex; the published
+start is the only one, so what is found is a minimum near it.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,6 @@ from pvmincq_jax.baselines._form import KernelModel, Sample, kernel_decision, pr
 
 __all__ = ["GRID", "VALIDATION", "PbdaModel", "PbdaParams", "cost", "decision", "fit", "fit_grid"]
 
-STARTS = 2
 MOST_STEPS = 50
 SHORTEST_STEP = 1e-4
 SMALLEST = 1e-6
@@ -148,12 +147,8 @@ def _minimise(factor: Array, labels: Array, risk: Array, disagreement: Array, st
 def _minimise_grid(
     factor: Array, labels: Array, risks: Array, disagreements: Array, starts: Array
 ) -> tuple[Array, Array]:
-    """Over the grid ``[g]`` and the starts ``[g, s, r]``; the best start of each: betas ``[g, r]``, costs ``[g]``."""
-    each = jax.vmap(_minimise, (None, None, None, None, 0))
-    betas, costs = jax.vmap(each, (None, 0, 0, 0, 0))(factor, labels, risks, disagreements, starts)
-    best = jnp.argmin(jnp.where(jnp.isnan(costs), jnp.inf, costs), axis=1)
-    pick = jnp.arange(best.shape[0])
-    return betas[pick, best], costs[pick, best]
+    """Over the grid ``[g]``, each from its start ``[g, r]``: betas ``[g, r]``, costs ``[g]``."""
+    return jax.vmap(_minimise, (None, 0, 0, 0, 0))(factor, labels, risks, disagreements, starts)
 
 
 def _factor(kernel: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -162,25 +157,17 @@ def _factor(kernel: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     large = np.flatnonzero(values > SMALLEST * values[-1])
     rank = -(-large.size // _RANKS) * _RANKS
     factor, back = np.zeros((2, kernel.shape[0], rank))
-    # An eigenvector's sign is arbitrary; fixing it keeps the random starts the same on every machine.
-    chosen = vectors[:, large]
-    chosen = chosen * np.where(np.sum(chosen, axis=0) < 0, -1.0, 1.0)
-    factor[:, : large.size] = chosen * np.sqrt(values[large])
-    back[:, : large.size] = chosen / np.sqrt(values[large])
+    factor[:, : large.size] = vectors[:, large] * np.sqrt(values[large])
+    back[:, : large.size] = vectors[:, large] / np.sqrt(values[large])
     return factor, back
 
 
-def _fit_gamma(sample: Sample, labels: np.ndarray, grid: Sequence[PbdaParams], seed: int) -> list[PbdaModel]:
+def _fit_gamma(sample: Sample, labels: np.ndarray, grid: Sequence[PbdaParams]) -> list[PbdaModel]:
     """All points of the grid with one gamma; `labels` are in canonical order, ``[g, m_s]``."""
     points = np.concatenate([sample.source, sample.target])
     kernel = rbf_kernel(points, points, grid[0].gamma)
     factor, back = _factor(kernel)
-    total = points.shape[0]
-    first = labels @ factor[: labels.shape[1]] / total
-    # The others start at random betas of the first one's size.
-    noise = np.random.default_rng(seed).normal(size=(STARTS - 1, factor.shape[1])) * np.any(factor, axis=0)
-    noise = noise * np.sqrt(np.mean(first**2, axis=1))[:, None, None]
-    starts = np.concatenate([first[:, None], first[:, None] + noise], axis=1)
+    starts = labels @ factor[: labels.shape[1]] / points.shape[0]
     models = []
     lanes = _LANES if len(grid) > 1 else 1
     for begin in range(0, len(grid), lanes):
@@ -201,14 +188,14 @@ def _fit_gamma(sample: Sample, labels: np.ndarray, grid: Sequence[PbdaParams], s
 def fit_grid(
     source: ArrayLike, labels: ArrayLike, target: ArrayLike, grid: Sequence[PbdaParams | dict], seed: int = 0
 ) -> list[PbdaModel]:
-    """Trains the whole grid at once, vmapped over its points and the starts.
+    """Trains the whole grid at once, vmapped over its points.
 
     Args:
       source: ``[m_s, d]``.
       labels: ``[m_s]``, or ``[g, m_s]`` with the labels of each point of the grid.
       target: ``[m_t, d]``.
       grid: g parameters.
-      seed: of the starts besides the published one.
+      seed: not used; nothing is random.
 
     Returns:
       g models.
@@ -223,7 +210,7 @@ def fit_grid(
         for gamma in dict.fromkeys(params.gamma for params in read):
             rows = [row for row, params in enumerate(read) if params.gamma == gamma]
             own = np.stack([samples[row].labels for row in rows])
-            fitted = _fit_gamma(samples[rows[0]], own, [read[row] for row in rows], seed)
+            fitted = _fit_gamma(samples[rows[0]], own, [read[row] for row in rows])
             models.update(zip(rows, fitted))
     return [models[row] for row in range(len(read))]
 
@@ -236,7 +223,7 @@ def fit(source: ArrayLike, labels: ArrayLike, target: ArrayLike, params: PbdaPar
       labels: ``[m_s]`` in {-1, +1}.
       target: ``[m_t, d]``.
       params: `PbdaParams`.
-      seed: of the starts besides the published one.
+      seed: not used; nothing is random.
 
     Returns:
       A `PbdaModel`.
