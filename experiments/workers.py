@@ -95,8 +95,21 @@ def _keep_to(core: int) -> None:
         os.sched_setaffinity(0, {core})
 
 
+def _follow(parent: Any) -> None:
+    parent.join()
+    os._exit(1)
+
+
+def _end_with_the_parent() -> None:
+    """A parent that is killed outright cannot stop its children: they watch it themselves."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        threading.Thread(target=_follow, args=(parent,), daemon=True).start()
+
+
 def _alone(function: Callable[[], None], core: int) -> None:
     _keep_to(core)
+    _end_with_the_parent()
     function()
 
 
@@ -116,19 +129,11 @@ def on_one_core(function: Callable[[], None]) -> int:
     return process.exitcode or 0
 
 
-def _follow(parent: Any) -> None:
-    parent.join()
-    os._exit(1)
-
-
 def _work(pipe: Connection, core: int, settings: Settings, oracle: bool) -> None:
     """The life of a worker: takes cells until the pipe closes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent sees to it
     _keep_to(core)
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        # A parent that is killed outright cannot stop its workers.
-        threading.Thread(target=_follow, args=(parent,), daemon=True).start()
+    _end_with_the_parent()
     with contextlib.suppress(EOFError):
         while True:
             pipe.send(_try(Cell(*pipe.recv()), settings, oracle))

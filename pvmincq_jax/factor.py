@@ -20,6 +20,8 @@ _TOLERANCE = 1e-11
 _SMALLEST_RANK = 16
 # Below this size a plain SVD is as fast as a randomised one.
 _SMALL = 200
+# Directions that are looked for at first; wide Gaussian kernels have no more.
+_FIRST_SAMPLE = 64
 
 
 class VoteFactor(NamedTuple):
@@ -38,7 +40,7 @@ def _row_basis(votes: np.ndarray, tolerance: float) -> np.ndarray:
     """Orthonormal rows that span the votes' rows up to the tolerance, by decreasing singular value ``[r, n]``."""
     smaller = min(votes.shape)
     # A random combination of all rows finds the leading directions; doubled until the last one found is negligible.
-    sample = _SMALL // 2
+    sample = _FIRST_SAMPLE
     rng = np.random.default_rng(0)
     while smaller > _SMALL and sample <= smaller // 3:
         basis, _ = np.linalg.qr(votes.T @ rng.standard_normal((votes.shape[0], sample)).astype(votes.dtype))

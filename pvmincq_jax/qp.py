@@ -21,7 +21,9 @@ __all__: list[str] = []
 _MAX_STEPS = 100
 # Steps without progress after which rounding has the last word.
 _PATIENCE = 8
+# BoxOSQP's steps: so many, or as many as take a minute or two, since a step costs n^2.
 _OSQP_STEPS = 20_000
+_OSQP_WORK = 2_000_000_000
 # Rows of the symmetric product that are computed at a time: wide enough for a fast matrix product.
 _BLOCK = 48
 
@@ -290,9 +292,8 @@ def solve_jaxopt(problem: BoxQP) -> BoxQPSolution:
     low = jnp.concatenate([level[None], jnp.where(problem.free, -1.0, fixed)])
     high = jnp.concatenate([level[None], jnp.where(problem.free, 1.0, fixed)])
     rows = jnp.concatenate([(a / normal_scale)[None], jnp.eye(a.shape[0], dtype=dtype)])
-    solver = BoxOSQP(
-        eq_qp_solve="lu", tol=1e-9 if dtype == jnp.float64 else 1e-5, maxiter=_OSQP_STEPS, implicit_diff=False
-    )
+    steps = max(1000, min(_OSQP_STEPS, _OSQP_WORK // a.shape[0] ** 2))
+    solver = BoxOSQP(eq_qp_solve="lu", tol=1e-9 if dtype == jnp.float64 else 1e-5, maxiter=steps, implicit_diff=False)
     params, state = solver.run(
         params_obj=(hessian / hessian_scale, jnp.zeros_like(a)), params_eq=rows, params_ineq=(low, high)
     )

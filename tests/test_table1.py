@@ -120,6 +120,35 @@ def test_killed_and_started_again(tmp_path):
     assert len(found) == len(set(found)) == 2 * len(TASKS)
 
 
+@pytest.mark.skipif(not os.path.exists("/proc/self/stat"), reason="reads the state of a process in /proc")
+def test_a_child_ends_with_its_parent(tmp_path):
+    note = tmp_path / "pid"
+    (tmp_path / "helper.py").write_text(
+        f"import os, pathlib, time\n\ndef work():\n    pathlib.Path({str(note)!r}).write_text(str(os.getpid()))\n"
+        "    time.sleep(100)\n"
+    )
+    code = "import helper; from experiments.workers import on_one_core; on_one_core(helper.work)"
+    path = os.pathsep.join([str(tmp_path), *sys.path])
+    process = subprocess.Popen([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": path})
+    deadline = time.monotonic() + 90
+    while time.monotonic() < deadline and not (note.exists() and note.read_text()):
+        time.sleep(0.05)
+    child = int(note.read_text())
+    process.kill()
+    process.wait()
+
+    def lives():
+        try:
+            with open(f"/proc/{child}/stat") as status:
+                return status.read().rsplit(")", 1)[1].split()[0] != "Z"
+        except FileNotFoundError:
+            return False
+
+    while time.monotonic() < deadline and lives():
+        time.sleep(0.05)
+    assert not lives()
+
+
 @pytest.mark.parametrize(
     ("more", "message"),
     [
