@@ -262,7 +262,7 @@ METHODS: dict[str, Method] = {
     "PV-SVM": _baseline("pv_svm", 4.0),
     "NN-MinCq": _baseline("nn_mincq", 3.0, "votes"),
     "PV-MinCq": _pv_mincq(pvm.rs_pv, 1, 3.0),
-    "PV-MinCq+": _pv_mincq(pvm.rs_pv_cbound_cut, 16, 4.0),
+    "PV-MinCq+": _pv_mincq(pvm.label_criterion, 16, 4.0),
     "PV-Transport-MinCq": Method(_fit_transport, _transport_grid, "transport", 3.0),
     "OT-skada": _skada("EntropicOTMappingAdapter"),
     "CORAL-skada": _skada("CORALAdapter"),

@@ -127,8 +127,8 @@ def _notes(report: Report) -> list[str]:
     notes = [
         COMPARABLE,
         "PV-MinCq is the paper's rule (one matching, chosen by R_S + PV); PV-MinCq+ is ours (the mean of 16 matchings, "
-        "chosen by R_S + PV + C-bound + 4 times the share of target neighbours that the vote tells apart). No choice "
-        "of parameters has seen a target label; how the grids themselves came about is said in the methods' files.",
+        "chosen by R_S + PV + C-bound + 4 cut + 4 gap^2, see pvmincq_jax.label_criterion). No choice of parameters has "
+        "seen a target label; how the grids themselves came about is said in the methods' files.",
         f"Seeds {settings.seed} to {settings.seed + report.runs - 1}; {settings.per_class} points per class in source "
         f"and target, {settings.test_size} fresh test points, noise {settings.noise:g}; {versions}.",
     ]

@@ -16,8 +16,9 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from scipy.spatial import cKDTree
@@ -176,9 +177,9 @@ def look(shift: Shift, seed: int = 3) -> dict[str, float]:
     return {**chosen, "best of the grid": float(np.max(accuracy)), "median of the grid": float(np.median(accuracy))}
 
 
-def summary(found: list[dict]) -> str:
-    """A Markdown table of mean accuracies in per cent, by rule and group of tasks."""
-    reached = [one for one in found if one["accuracy"]["best of the grid"] > _REACHED]
+def summary(found: list[dict], least: float = _REACHED) -> str:
+    """Mean accuracies in per cent as Markdown, by rule and group, of tasks whose grid has more than ``least``."""
+    reached = [one for one in found if one["accuracy"]["best of the grid"] > least]
     groups = sorted({one["group"] for one in reached})
     lines = ["| rule | " + " | ".join(groups) + " | all |", "|---" * (len(groups) + 2) + "|"]
     counts = [sum(one["group"] == group for one in reached) for group in groups]
@@ -188,24 +189,26 @@ def summary(found: list[dict]) -> str:
         cells.append(np.mean([one["accuracy"][rule] for one in reached]))
         lines.append(f"| {rule} | " + " | ".join(f"{100 * cell:.1f}" for cell in cells) + " |")
     left = len(found) - len(reached)
-    return "\n".join([*lines, "", f"{left} more tasks have no point of the grid above {100 * _REACHED:.0f} %."])
+    return "\n".join([*lines, "", f"{left} more tasks have no point of the grid above {100 * least:.0f} %."])
 
 
 def run_study(
     name: str,
     description: str | None,
-    sets: dict[str, Callable[[], list[Shift]]],
-    look: Callable[[Shift, int], dict[str, float]],
+    sets: Mapping[str, Callable[[], Sequence[Any]]],
+    look: Callable[[Any, int], dict[str, float]],
     arguments: Sequence[str] | None,
+    least: float = _REACHED,
 ) -> None:
     """Judges every rule on every task, prints a table a set and writes OUT/study.jsonl and study.md.
 
     Args:
       name: of the command.
       description: for its help.
-      sets: of tasks, by name.
+      sets: of tasks, by name; a task is a named tuple with a shape, a group and a seed.
       look: from a task and a seed to the accuracy that each rule chooses; one is called "chosen".
       arguments: of the command line.
+      least: tasks whose grid holds no accuracy above it are counted apart.
     """
     parser = argparse.ArgumentParser(
         prog=f"python -m experiments.{name}",
@@ -233,7 +236,7 @@ def run_study(
                 text = f"[{one} {number}/{len(tasks)}] {shift.shape} {shift.group}: {accuracy['chosen']:.3f}, best "
                 text += f"{accuracy['best of the grid']:.3f}, {time.perf_counter() - began:.1f} s"
                 print(text, file=sys.stderr, flush=True)
-            tables.append(f"**{one}**\n\n{summary(found)}\n")
+            tables.append(f"**{one}**\n\n{summary(found, least)}\n")
             print("\n" + tables[-1], flush=True)
     (options.out / "study.md").write_text("\n".join(tables), encoding="utf-8")
 

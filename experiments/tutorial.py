@@ -101,11 +101,11 @@ print(f"{np.mean(sweep.status == pvm.Status.SOLVED):.0%} solved")
 # %% [markdown]
 # ## 6. Choose without target labels
 # The paper minimises R_S + PV: the risk on source points that were left out, plus the perturbed variation. Our default
-# adds the C-bound on the self-labels, which is large where neighbours got different labels, and the share of neighbours
-# in the target that the vote itself tells apart.
+# adds the C-bound on the self-labels, which is large where neighbours got different labels, the share of neighbours in
+# the target that the vote itself tells apart, and how far its class ratio is from the source's.
 
 # %%
-for name, criterion in (("R_S + PV", pvm.rs_pv), ("R_S + PV + C-bound + 4 cut", pvm.rs_pv_cbound_cut)):
+for name, criterion in (("R_S + PV", pvm.rs_pv), ("Our criterion", pvm.label_criterion)):
     choice = pvm.choose(sweep, criterion(sweep))
     print(f" 6. {name} chooses radius {choice.radius:.2f}, gamma {choice.gamma:.2f}, margin {choice.margin:g} mu_max")
 

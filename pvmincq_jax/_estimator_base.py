@@ -9,7 +9,7 @@ import numpy as np
 from pvmincq_jax._types import Status
 from pvmincq_jax.pvmincq import MarginUnit
 from pvmincq_jax.sweep import MARGIN_FRACTIONS, Sweep, default_gammas
-from pvmincq_jax.validation import Choice, Criterion, choose, rs, rs_pv, rs_pv_cbound, rs_pv_cbound_cut, rs_pv_risk
+from pvmincq_jax.validation import Choice, Criterion, choose, label_criterion, rs, rs_pv, rs_pv_cbound, rs_pv_risk
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin
@@ -21,7 +21,7 @@ except ImportError as error:
 
 __all__: list[str] = []
 
-CRITERIA: dict[str, Criterion] = {one.__name__: one for one in (rs, rs_pv, rs_pv_cbound, rs_pv_cbound_cut, rs_pv_risk)}
+CRITERIA: dict[str, Criterion] = {one.__name__: one for one in (rs, rs_pv, rs_pv_cbound, label_criterion, rs_pv_risk)}
 # Numbers in the votes of one block of new points: 32 MB.
 _BLOCK = 1 << 22
 

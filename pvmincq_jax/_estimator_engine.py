@@ -244,6 +244,7 @@ def fit_grid(
         kkt_residual=np.fmax.reduce(residual),
         target_values=values,
         self_labels=tuple(found[0]),
+        source_labels=labels,
         target=target,
     )
     stacked = np.array(weights).reshape(len(gammas), len(radii), len(margins), -1).swapaxes(0, 1)

@@ -62,7 +62,7 @@ class PVMinCqClassifier(VoteClassifier):
       margin_unit: "fraction" of the largest margin that the self-labels allow, in (0, 1], or "absolute".
       draws: how many random maximum matchings are averaged; 1 for the paper's single one. None for 16, or 64 for the
         transport form.
-      criterion: what is minimised over the grid: "rs_pv_cbound_cut" (None), "rs_pv_cbound", "rs_pv" (the
+      criterion: what is minimised over the grid: "label_criterion" (None), "rs_pv_cbound", "rs_pv" (the
         paper's), "rs_pv_risk", "rs", or a function from a `pvmincq_jax.Sweep` to scores. For the transport form,
         None for `pvmincq_jax.transport_criterion`, or a function from a `pvmincq_jax.TransportSweep`.
       voters: where the kernels sit: on "target" points (those matched), "source" points, or "both". In the transport
@@ -231,7 +231,7 @@ class PVMinCqClassifier(VoteClassifier):
         fit = fit_grid(
             found, masks, learning, task.labels, task.target, radii, gammas, votes_at, margins, self.margin_unit
         )
-        choice = chosen(fit.sweep, "rs_pv_cbound_cut" if self.criterion is None else self.criterion, fit.mu_max)
+        choice = chosen(fit.sweep, "label_criterion" if self.criterion is None else self.criterion, fit.mu_max)
         r, g, k = choice.grid_index
         best, mu_max = fit.sweep.self_labels[r], float(fit.mu_max[r, g])
         model = PVMinCq(

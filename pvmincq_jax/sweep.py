@@ -63,6 +63,7 @@ class Sweep(NamedTuple):
       kkt_residual: the largest over the folds and the whole ``[r, g, k]``; NaN where nothing was solved.
       target_values: the vote learnt from all folds, on the target points ``[r, g, k, m_t]``; NaN if not solved.
       self_labels: of the whole samples, one per radius.
+      source_labels: ``[m_s]``.
       target: ``[m_t, d]``.
     """
 
@@ -81,6 +82,7 @@ class Sweep(NamedTuple):
     kkt_residual: np.ndarray
     target_values: np.ndarray
     self_labels: tuple[SelfLabels, ...]
+    source_labels: np.ndarray
     target: np.ndarray
 
 
@@ -216,7 +218,7 @@ def sweep(
         ]
     if all(np.all(result.status != Status.SOLVED) for result in results):
         raise ValueError(_all_failed(found, radii, graph.nearest, results))
-    return gather(results, lanes, found, target, radii, gammas, margins, margin_unit)
+    return gather(results, lanes, found, labels, target, radii, gammas, margins, margin_unit)
 
 
 def grid_margins(margins: ArrayLike | Sequence[float], unit: MarginUnit) -> np.ndarray:
@@ -233,6 +235,7 @@ def gather(
     results: Sequence[Figures],
     lanes: Lane,
     found: Sequence[Sequence[SelfLabels]],
+    labels: np.ndarray,
     target: np.ndarray,
     radii: np.ndarray,
     gammas: np.ndarray,
@@ -261,6 +264,7 @@ def gather(
         kkt_residual=np.fmax.reduce(stacked.kkt_residual),
         target_values=stacked.target_values[0],
         self_labels=tuple(found[0]),
+        source_labels=labels,
         target=target,
     )
 

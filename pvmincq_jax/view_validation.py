@@ -228,7 +228,9 @@ def _sweep_votes(
     fractions = np.asarray(margins, float)
     results = [_figures(target, source, labels, fractions, lanes, dtype) for target, source in votes]
     target = np.concatenate([space[1] / unit for space, unit in zip(matched.spaces, matched.units)], axis=1)
-    return gather(results, lanes, found, target, np.mean(radii / matched.units, axis=1), gammas, fractions, "fraction")
+    return gather(
+        results, lanes, found, labels, target, np.mean(radii / matched.units, axis=1), gammas, fractions, "fraction"
+    )
 
 
 def _figures(

@@ -26,6 +26,13 @@ def test_the_chosen_rule_is_the_default(found):
     assert found["chosen"] == pytest.approx(accuracy)
 
 
+def test_drawn_species():
+    tasks = label_study.drawn_tasks()
+    assert len(tasks) == len(set(tasks)) == 18
+    assert {task.group for task in tasks} == {"drawn species"}
+    assert all(task.seed not in range(2014, 2024) for task in tasks)
+
+
 def test_command(found, monkeypatch, tmp_path, capsys):
     monkeypatch.setitem(label_study.SETS, "first", lambda: [SMALL])
     label_study.main(["--sets", "first", "--out", str(tmp_path)])

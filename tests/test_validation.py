@@ -37,6 +37,7 @@ def made():
         kkt_residual=np.where(status == SOLVED, 1e-12, np.nan),
         target_values=np.where(status == SOLVED, 1.0, np.nan)[..., None] * rng.normal(size=(*SHAPE, 10)),
         self_labels=(),
+        source_labels=np.array([1.0, -1, -1, -1]),
         target=np.arange(10.0)[:, None] ** 2,
     )
 
@@ -62,12 +63,13 @@ def test_formulas(criterion, formula, made):
         assert scores[r, g, k] == pytest.approx(expected, abs=1e-15)
 
 
-def test_the_cut(made):
-    """Points at the squares: the nearest of i^2 is (i - 1)^2, and of 0 it is 1."""
+def test_the_cut_and_the_gap(made):
+    """Points at the squares: the nearest of i^2 is (i - 1)^2, and of 0 it is 1. A quarter of the source is positive."""
     labels = np.sign(made.target_values)
     nearest = np.r_[1, np.arange(9)]
-    expected = pvm.rs_pv_cbound(made) + 4 * np.mean(labels != labels[..., nearest], axis=-1)
-    scores = pvm.rs_pv_cbound_cut(made)
+    gap = np.mean(labels == 1, axis=-1) - 0.25
+    expected = pvm.rs_pv_cbound(made) + 4 * np.mean(labels != labels[..., nearest], axis=-1) + 4 * gap**2
+    scores = pvm.label_criterion(made)
     solved = np.isfinite(expected) & (made.status == SOLVED)
     assert np.sum(solved) == 10
     np.testing.assert_allclose(scores[solved], expected[solved], rtol=1e-14)
@@ -144,7 +146,7 @@ def task():
 
 @pytest.mark.parametrize(
     ("options", "criterion", "draws"),
-    [({}, pvm.rs_pv_cbound_cut, 16), ({"criterion": pvm.rs_pv, "draws": 1}, pvm.rs_pv, 1)],
+    [({}, pvm.label_criterion, 16), ({"criterion": pvm.rs_pv, "draws": 1}, pvm.rs_pv, 1)],
     ids=["ours", "paper"],
 )
 def test_fit_validated(options, criterion, draws, task):

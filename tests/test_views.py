@@ -60,7 +60,7 @@ def test_one_view_is_pv_mincq(task):
 
 def test_one_validated_view_is_the_sweep(task):
     moons, source, target, _ = task
-    options = GRID | {"criterion": pvm.rs_pv_cbound_cut}
+    options = GRID | {"criterion": pvm.label_criterion}
     found = pvm.fit_views_validated(
         source[:1], moons.source_labels, target[:1], matching="each", multiples=(NARROW,), **options
     )
