@@ -12,7 +12,7 @@ from experiments.figures_style import Scene, bare, points, task_name
 __all__ = ["criterion", "pv_curve", "regions", "weights"]
 
 OURS = ("PV-MinCq", "PV-MinCq+")
-_RULES = {"PV-MinCq": "R_S + PV", "PV-MinCq+": "R_S + PV + C-bound"}
+_RULES = {"PV-MinCq": "R_S + PV", "PV-MinCq+": "R_S + PV + C-bound + 4 cut + 4 gap²"}
 _TEST_POINTS = 200
 
 
@@ -62,7 +62,7 @@ def criterion(scene: Scene) -> Any:
         axis.set_yticks(range(len(sweep.radii)), [f"{r:.2f} ({pv:.2f})" for r, pv in zip(sweep.radii, sweep.pv)])
         axis.set(xlabel="margin, as a fraction of the largest", ylabel="radius (and its PV)")
         axis.set_title(
-            f"{method}: {_RULES[method]}, the lower the better\nat its gamma, {choice.gamma:.2f}; framed: chosen"
+            f"{method}: {_RULES[method]}\nthe lower the better; at its gamma, {choice.gamma:.2f}; framed: chosen"
         )
         figure.colorbar(image, ax=axis, pad=0.02)
     figure.suptitle(f"What the choice is made by, {task_name(scene.task)}: no target label in it")
