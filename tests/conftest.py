@@ -3,6 +3,7 @@
 import atexit
 import os
 import shutil
+import sys
 import tempfile
 
 worker = os.environ.get("PYTEST_XDIST_WORKER", "")
@@ -19,5 +20,16 @@ if worker and hasattr(os, "sched_setaffinity"):
     os.sched_setaffinity(0, {cores[int(worker.removeprefix("gw")) % len(cores)]})
 
 import jax  # noqa: E402
+import pytest  # noqa: E402
+
+import pvmincq_jax  # noqa: E402, F401
 
 jax.config.update("jax_enable_x64", True)
+
+
+@pytest.fixture(scope="module")
+def one_gamma():
+    """Default grids with one gamma in place of three: a third of the programs to compile."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys.modules["pvmincq_jax.sweep"], "GAMMA_MULTIPLES", (2.0,))
+        yield

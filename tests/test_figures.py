@@ -12,6 +12,7 @@ from experiments.results import Settings
 SMALL = ["--per-class", "12", "--test-size", "60", "--methods", "SVM", "PV-MinCq", "PV-MinCq+"]
 
 
+@pytest.mark.usefixtures("one_gamma")
 def test_all_figures(tmp_path, capsys):
     figures.main(["--out", str(tmp_path / "new"), "--task", "30", "--seed", "5", *SMALL])
     names = {path.name for path in (tmp_path / "new").iterdir()}

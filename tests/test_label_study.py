@@ -13,7 +13,7 @@ SMALL = Shift("moons", 40, noise=0.07, per_class=20, seed=1234)
 
 
 @pytest.fixture(scope="module")
-def found():
+def found(one_gamma):
     return label_study.look(SMALL)
 
 

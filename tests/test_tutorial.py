@@ -21,6 +21,7 @@ def run(monkeypatch, *arguments):
     return runpy.run_module("experiments.tutorial", run_name="__main__")
 
 
+@pytest.mark.usefixtures("one_gamma")
 def test_ten_steps(monkeypatch, tmp_path, capsys):
     names = run(monkeypatch, "--task", "30", "--per-class", "10", "--out", str(tmp_path / "new"))
     out = capsys.readouterr().out
