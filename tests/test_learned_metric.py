@@ -13,14 +13,14 @@ from experiments.learned_metric_report import METHODS, NOISE_FEATURES, Settings
 SMALL = ["--levels", "1", "--runs", "2", "--seed", "1001", "--per-class", "30", "--test-size", "200"]
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    """One run of the command, with one point of the grid in place of all: fewer programs to compile."""
-    out = tmp_path_factory.mktemp("learned") / "made"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(learned_metric, "GRID", {"radii": (0.2,), "margins": (0.1,), "gammas": (4.0,), "folds": 2})
-        learned_metric.main([*SMALL, "--out", str(out)])
-    return out
+def test_the_command(tmp_path, monkeypatch, capsys):
+    """One run, with one point of the grid in place of all, in one test: it compiles for most of a minute."""
+    folder = tmp_path / "made"
+    monkeypatch.setattr(learned_metric, "GRID", {"radii": (0.2,), "margins": (0.1,), "gammas": (4.0,), "folds": 2})
+    learned_metric.main([*SMALL, "--out", str(folder)])
+    check_records_and_table(folder)
+    check_that_finished_runs_are_not_computed_again(folder, monkeypatch, capsys)
+    check_that_results_of_other_settings_are_refused(folder, capsys)
 
 
 def test_noise_has_its_level_in_both_domains_and_nothing_else_changes():
@@ -38,7 +38,7 @@ def test_noise_has_its_level_in_both_domains_and_nothing_else_changes():
     assert np.abs(np.corrcoef(small.source[:, 2], large.source[:, 2])[0, 1]) < 0.2
 
 
-def test_records_and_table_agree(folder):
+def check_records_and_table(folder):
     records = [json.loads(line) for line in (folder / "results.jsonl").read_text().splitlines()]
     assert [(r["level"], r["run"]) for r in records] == [(1.0, 0), (1.0, 1)]
     table = (folder / "learned_metric.md").read_text()
@@ -55,7 +55,7 @@ def test_records_and_table_agree(folder):
         assert (folder / f"learned_metric.{ending}").stat().st_size > 5000
 
 
-def test_finished_runs_are_not_computed_again(folder, monkeypatch, capsys):
+def check_that_finished_runs_are_not_computed_again(folder, monkeypatch, capsys):
     asked = []
     monkeypatch.setattr(learned_metric, "run_level", lambda *cell: asked.append(cell))
     path = folder / "results.jsonl"
@@ -67,7 +67,7 @@ def test_finished_runs_are_not_computed_again(folder, monkeypatch, capsys):
     assert "PV-MinCq, learned" in capsys.readouterr().out
 
 
-def test_results_of_other_settings_are_refused(folder, capsys):
+def check_that_results_of_other_settings_are_refused(folder, capsys):
     with pytest.raises(SystemExit) as stopped:
         learned_metric.main([*SMALL, "--angle", "50", "--out", str(folder)])
     assert stopped.value.code == 2
