@@ -2,10 +2,10 @@
 
 Each is given the labelled source sample and the unlabelled target sample, walks its whole grid, chooses by the
 validation that the paper names for it, and fits once more. PV-MinCq is the paper's rule, one matching and R_S + PV;
-PV-MinCq+ is ours, soft labels from 16 matchings and a criterion with the C-bound and the target's neighbourhoods.
-Neither runs under the other's name. PV-Transport-MinCq is ours too: the matchings move the source points. OT-skada and
-CORAL-skada are what a user would take instead: skada's entropic optimal transport and correlation alignment, each at
-its defaults, and the SVM of the row SVM on the adapted source, tuned on it by the same cross-validation.
+PV-MinCq+ is ours, soft labels from 16 matchings and `pvmincq_jax.label_criterion`. Neither runs under the other's name.
+PV-Transport-MinCq is ours too: the matchings move the source points. OT-skada and CORAL-skada are what a user would
+take instead: skada's entropic optimal transport and correlation alignment, each at its defaults, and the SVM of the
+row SVM on the adapted source, tuned on it by the same cross-validation.
 """
 
 import hashlib

@@ -28,7 +28,7 @@ from experiments.moons import DomainTask
 from experiments.results import library_versions
 from experiments.shifts import Shift, first_tasks, large_tasks, second_tasks, shifted_task
 
-__all__ = ["RULES", "SETS", "accuracies", "confirmed_tasks", "look", "main", "run_study"]
+__all__ = ["RULES", "SETS", "accuracies", "chosen_by", "confirmed_tasks", "look", "main", "run_study"]
 
 # Neighbours in the rules that look at source or moved points.
 _FEW = 5
@@ -160,6 +160,12 @@ def accuracies(sweep: pvm.TransportSweep, data: DomainTask) -> np.ndarray:
     return found
 
 
+def chosen_by(rules: Mapping[str, Callable[[Any], np.ndarray]], sweep: Any, accuracy: np.ndarray) -> dict[str, float]:
+    """The accuracy that each rule chooses from a grid ``[r, g, k]``, the best of the grid, and the median."""
+    chosen = {name: float(accuracy[pvm.choose(sweep, rule(sweep)).grid_index]) for name, rule in rules.items()}
+    return {**chosen, "best of the grid": float(np.max(accuracy)), "median of the grid": float(np.median(accuracy))}
+
+
 def look(shift: Shift, seed: int = 3) -> dict[str, float]:
     """The accuracy that each rule chooses on a task, the best of the grid, and the median.
 
@@ -173,8 +179,7 @@ def look(shift: Shift, seed: int = 3) -> dict[str, float]:
     data = shifted_task(shift)
     sweep = pvm.transport_sweep(data.source, data.source_labels, data.target, seed=seed, progress=False)
     accuracy = accuracies(sweep, data)
-    chosen = {name: float(accuracy[pvm.choose(sweep, rule(sweep)).grid_index]) for name, rule in RULES.items()}
-    return {**chosen, "best of the grid": float(np.max(accuracy)), "median of the grid": float(np.median(accuracy))}
+    return chosen_by(RULES, sweep, accuracy)
 
 
 def summary(found: list[dict], least: float = _REACHED) -> str:
