@@ -19,7 +19,7 @@ from scipy import sparse
 
 import pvmincq_jax as pvm
 from experiments.bench_common import PeakMemory, best_seconds, cvxopt_box, emit, versions
-from experiments.moons import draw_moons
+from pvmincq_jax.datasets import draw_moons
 
 __all__ = ["add_arguments", "run"]
 

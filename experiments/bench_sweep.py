@@ -15,8 +15,8 @@ import numpy as np
 
 import pvmincq_jax as pvm
 from experiments.bench_common import PeakMemory, cvxopt_box, emit, versions
-from experiments.moons import moons_task
-from pvmincq_jax._folds import fold_numbers
+from pvmincq_jax._samples import fold_numbers
+from pvmincq_jax.datasets import moons_task
 
 __all__ = ["add_arguments", "run"]
 

@@ -19,7 +19,7 @@ import numpy as np
 import optax
 
 import pvmincq_jax as pvm
-from experiments.moons import moons_task
+from pvmincq_jax.datasets import moons_task
 
 __all__ = [
     "Followed",

@@ -6,7 +6,7 @@ of the penguins' samples.
 
 import numpy as np
 
-from experiments.moons import DomainTask
+from pvmincq_jax.datasets import DomainTask
 
 __all__ = ["SIZES", "drawn_task"]
 

@@ -23,9 +23,9 @@ import matplotlib.pyplot as plt
 from experiments import figures_domains, figures_models
 from experiments.figures_style import STYLE, Scene
 from experiments.methods import METHODS
-from experiments.moons import TASKS
 from experiments.results import Settings
 from experiments.workers import on_one_core
+from pvmincq_jax.datasets import TASKS
 
 __all__ = ["FIGURES", "main"]
 

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 
 from experiments.methods import METHODS, Fitted
-from experiments.moons import DomainTask, moons_task
 from experiments.results import Settings
+from pvmincq_jax.datasets import DomainTask, moons_task
 
 __all__ = ["CLASSES", "STYLE", "Scene", "bare", "points", "task_name"]
 

@@ -38,9 +38,9 @@ import pvmincq_jax as pvm
 from experiments.figures_style import STYLE
 from experiments.learned_metric_report import METHODS, NOISE_FEATURES, Settings, as_markdown, draw
 from experiments.methods import METHODS as TABLE1
-from experiments.moons import DomainTask, moons_task
 from experiments.results import library_versions
 from experiments.workers import on_one_core
+from pvmincq_jax.datasets import DomainTask, moons_task
 
 __all__ = ["main", "noisy_moons", "run_level"]
 

@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import pvmincq_jax as pvm
-from pvmincq_jax import resampling as validations
+from pvmincq_jax.adaptation import resampling as validations
 
 __all__ = ["FOLDS", "METHODS", "PAPER", "Fitted", "Method", "grid_fingerprint", "sweep_values"]
 

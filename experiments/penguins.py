@@ -36,8 +36,8 @@ from experiments.directions import as_table, command, mean_and_error, note, writ
 from experiments.drawn_species import SIZES, drawn_task
 from experiments.figures_style import STYLE, points
 from experiments.methods import METHODS as TABLE1
-from experiments.moons import DomainTask
 from experiments.workers import on_one_core
+from pvmincq_jax.datasets import DomainTask
 
 __all__ = ["MEASURES", "METHODS", "PAIRS", "SPECIES", "load", "main", "penguins_task", "run"]
 

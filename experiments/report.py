@@ -20,8 +20,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from experiments.methods import METHODS, PAPER
-from experiments.moons import TASKS
 from experiments.results import Cell, Settings, library_versions
+from pvmincq_jax.datasets import TASKS
 
 __all__ = ["Report", "Summary", "as_csv", "as_latex", "as_markdown", "as_text", "plot", "summarise", "write_report"]
 

@@ -20,7 +20,7 @@ import numpy as np
 
 import pvmincq_jax as pvm
 from experiments.methods import METHODS, grid_fingerprint
-from experiments.moons import TRANSLATION, moons_task
+from pvmincq_jax.datasets import TRANSLATION, moons_task
 
 __all__ = ["Cell", "ResultsFile", "Settings", "fingerprint", "library_versions", "open_results", "run_cell"]
 

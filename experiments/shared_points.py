@@ -24,8 +24,8 @@ import pvmincq_jax as pvm
 from experiments.directions import as_table, command, note, write
 from experiments.figures_style import STYLE, bare
 from experiments.methods import METHODS
-from experiments.moons import draw_moons
 from experiments.workers import on_one_core
+from pvmincq_jax.datasets import draw_moons
 
 __all__ = ["SCENES", "SharedTask", "main", "run", "shared_task"]
 

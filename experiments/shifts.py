@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import ndimage
 
-from experiments.moons import DomainTask
+from pvmincq_jax.datasets import DomainTask
 
 __all__ = ["SHAPES", "Shift", "digits_task", "draw_shape", "first_tasks", "large_tasks", "second_tasks", "shifted_task"]
 

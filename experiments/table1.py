@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from experiments.methods import METHODS
-from experiments.moons import TASKS
 from experiments.report import Report, write_report
 from experiments.results import Cell, ResultsFile, Settings, open_results
 from experiments.workers import Outcome, available_cores, run_cells
+from pvmincq_jax.datasets import TASKS
 
 __all__ = ["main", "run"]
 

@@ -25,9 +25,9 @@ import numpy as np
 
 from experiments.figures_style import STYLE, bare, points
 from experiments.methods import METHODS, Fitted
-from experiments.moons import DomainTask, draw_moons
 from experiments.results import library_versions
 from experiments.shifts import draw_shape
+from pvmincq_jax.datasets import DomainTask, draw_moons
 
 __all__ = ["CASES", "limits_task", "main", "picture"]
 

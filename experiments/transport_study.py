@@ -24,9 +24,9 @@ import numpy as np
 from scipy.spatial import cKDTree
 
 import pvmincq_jax as pvm
-from experiments.moons import DomainTask
 from experiments.results import library_versions
 from experiments.shifts import Shift, first_tasks, large_tasks, second_tasks, shifted_task
+from pvmincq_jax.datasets import DomainTask
 
 __all__ = ["RULES", "SETS", "accuracies", "chosen_by", "confirmed_tasks", "look", "main", "run_study"]
 

@@ -19,7 +19,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import pvmincq_jax as pvm
-from experiments.moons import moons_task
+from pvmincq_jax.datasets import moons_task
 from pvmincq_jax.estimators import MinCqClassifier, PVMinCqClassifier
 from pvmincq_jax.plots import plot_criterion, plot_transfer
 from pvmincq_jax.scorers import RsPvScorer

@@ -29,6 +29,7 @@ import pvmincq_jax as pvm
 from experiments.directions import as_table, command, mean_and_error, note, write
 from experiments.figures_style import STYLE
 from experiments.workers import on_one_core
+from pvmincq_jax.adaptation.views import ViewMatching
 
 __all__ = ["ROWS", "SHIFTS", "ViewsTask", "edges", "main", "run", "views_task"]
 
@@ -128,7 +129,7 @@ def _without(task: ViewsTask, views: Any, seed: int) -> float:
     return _accuracy(pvm.decision_views(found.model, test), task.test_labels)
 
 
-def _adapted(task: ViewsTask, views: Any, seed: int, matching: pvm.ViewMatching = "joint") -> float:
+def _adapted(task: ViewsTask, views: Any, seed: int, matching: ViewMatching = "joint") -> float:
     source, target, test = _chosen(task, views, task.target)
     found = pvm.fit_views_validated(source, task.source_labels, target, matching=matching, seed=seed, **_GRID)
     return _accuracy(pvm.decision_views(found.model, test), task.test_labels)

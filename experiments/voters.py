@@ -15,14 +15,15 @@ import numpy as np
 
 import pvmincq_jax as pvm
 from experiments.bench_common import versions
-from experiments.moons import TASKS, moons_task
 from experiments.workers import on_one_core
+from pvmincq_jax.adaptation.label import Voters
+from pvmincq_jax.datasets import TASKS, moons_task
 
 __all__ = ["accuracies", "main"]
 
 
 def accuracies(
-    tasks: Sequence[str], voters: pvm.Voters, runs: int, seed: int, per_class: int, test_size: int
+    tasks: Sequence[str], voters: Voters, runs: int, seed: int, per_class: int, test_size: int
 ) -> np.ndarray:
     """Test accuracy of PV-MinCq+ with these voters, in per cent ``[tasks, runs]``."""
     found = np.zeros((len(tasks), runs))
@@ -50,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     print(f"seed {options.seed}, {options.runs} runs, {versions('jax', 'numpy', 'scipy')}")
     print("voters".ljust(8) + "".join(task.rjust(16) for task in options.tasks), flush=True)
-    for voters in get_args(pvm.Voters):
+    for voters in get_args(Voters):
         found = accuracies(options.tasks, voters, options.runs, options.seed, options.per_class, options.test_size)
         error = found.std(axis=1, ddof=1) / np.sqrt(options.runs) if options.runs > 1 else np.full(len(found), np.nan)
         cells = [f"{mean:.1f} ± {spread:.1f}".rjust(16) for mean, spread in zip(found.mean(axis=1), error)]

@@ -1,31 +1,117 @@
 """PV-MinCq in JAX: weighted majority votes of least C-bound, adapted to a domain without labels.
 
-Pure functions on arrays; results are NamedTuples that are pytrees. Each module lists its public names in ``__all__``,
-and they are all reachable from here, except for the scikit-learn faces in `pvmincq_jax.estimators`.
+Pure functions on arrays; results are NamedTuples that are pytrees. The names below are the public ones, in the order in
+which a reader of the paper meets them; the rooms they live in say which equation is where:
+
+- `pvmincq_jax.voting`: voters, the C-bound, MinCq (section 2, Algorithm 1)
+- `pvmincq_jax.matching`: the perturbed variation, matchings, self-labels (Algorithm 2, section 3.2)
+- `pvmincq_jax.adaptation`: PV-MinCq, grids and the choice without target labels (Algorithm 3, sections 3.4 and 5)
+- `pvmincq_jax.bounds`: the inequalities of section 3, and PAC-Bayes bounds
+- `pvmincq_jax.datasets`: the paper's moons
+
+Not imported from here: `pvmincq_jax.estimators` and `pvmincq_jax.scorers`, the scikit-learn faces, `pvmincq_jax.plots`,
+and `pvmincq_jax.baselines`, the methods that the paper compares with.
 """
 
-from pvmincq_jax._types import *
-from pvmincq_jax.bounds import *
-from pvmincq_jax.cbound import *
-from pvmincq_jax.curve import *
-from pvmincq_jax.factor import *
-from pvmincq_jax.matching import *
-from pvmincq_jax.metric import *
-from pvmincq_jax.mincq import *
-from pvmincq_jax.pac_bayes import *
-from pvmincq_jax.pvmincq import *
-from pvmincq_jax.resampling import *
-from pvmincq_jax.scaling import *
-from pvmincq_jax.selflabel import *
-from pvmincq_jax.shared import *
-from pvmincq_jax.sizes import *
-from pvmincq_jax.softmatching import *
-from pvmincq_jax.sweep import *
-from pvmincq_jax.transport import *
-from pvmincq_jax.transport_sweep import *
-from pvmincq_jax.validation import *
-from pvmincq_jax.view_validation import *
-from pvmincq_jax.views import *
-from pvmincq_jax.voters import *
+from pvmincq_jax._types import Status
+from pvmincq_jax.voting.voters import classifier_votes, default_gammas, rbf_votes, stump_thresholds, stump_votes
+from pvmincq_jax.voting.cbound import (
+    CBound,
+    c_bound,
+    c_bound_terms,
+    domain_disagreement,
+    expected_disagreement,
+    first_moment,
+    gibbs_risk,
+    second_moment,
+    vote_margin,
+    vote_risk,
+)
+from pvmincq_jax.voting.factor import VoteFactor, vote_factor
+from pvmincq_jax.voting.mincq import MinCqSolution, max_margin, mincq
+from pvmincq_jax.matching.space import Metric, Precomputed
+from pvmincq_jax.matching.graph import RadiusGraph, radius_graph
+from pvmincq_jax.matching.matching import (
+    ExpectedMatching,
+    Matching,
+    MatchingDraws,
+    draw_matchings,
+    match,
+    perturbed_variation,
+)
+from pvmincq_jax.matching.curve import PVCurve, bottleneck_radius, grid_radii, pv_curve
+from pvmincq_jax.matching.selflabel import SelfLabels, carry_labels, nn_self_label, self_label
+from pvmincq_jax.matching.spread import MatchedSpread, matched_spread
+from pvmincq_jax.matching.soft import SoftMatching, soft_eps_h, soft_matching, soft_pv
+from pvmincq_jax.matching.scaling import ScaledMatching, ScaledTransport, scaled_matching, scaled_transport
+from pvmincq_jax.adaptation.label import PVMinCq, decision, load_model, predict, pv_mincq, save_model
+from pvmincq_jax.adaptation.sweeps import Sweep, sweep
+from pvmincq_jax.adaptation.transport import Transport, barycentres, move, pv_transport, pv_transport_mincq
+from pvmincq_jax.adaptation.transport_sweeps import TransportSweep, transport_model, transport_sweep
+from pvmincq_jax.adaptation.criteria import (
+    Choice,
+    Criterion,
+    choose,
+    class_ratio_gap,
+    label_criterion,
+    moved_risk,
+    neighbour_disagreement,
+    rs,
+    rs_pv,
+    rs_pv_cbound,
+    rs_pv_risk,
+    transport_criterion,
+)
+from pvmincq_jax.adaptation.validate import ValidatedFit, ValidatedTransport, fit_transport_validated, fit_validated
+from pvmincq_jax.adaptation.resampling import cross_validation, reverse_validation, rs_pv_validation
+from pvmincq_jax.adaptation.views import (
+    AdaptedVote,
+    ViewsVote,
+    adapt_votes,
+    decision_views,
+    predict_views,
+    pv_mincq_views,
+    stack_views,
+    view_margins,
+    view_scales,
+    view_votes,
+)
+from pvmincq_jax.adaptation.view_validation import ValidatedVotes, fit_views_validated, fit_votes_validated
+from pvmincq_jax.adaptation.distance import LearnedMap, LinearMap, apply_map, learn_map, own_c_bound
+from pvmincq_jax.adaptation.points import SharedPoints, even_rows, shared_points
+from pvmincq_jax.bounds.domain import (
+    DisagreementDeviation,
+    Theorem1,
+    corollary1,
+    disagreement_deviation_bound,
+    disagreement_deviation_terms,
+    eps_h,
+    eps_h_within,
+    gibbs_deviation_bound,
+    joint_error,
+    self_label_gap,
+    theorem1,
+)
+from pvmincq_jax.bounds.moved import (
+    Smoothness,
+    eps_h_of_radius,
+    moved_disagreement_bound,
+    moved_gibbs_bound,
+    moved_vote_bound,
+    rbf_smoothness,
+)
+from pvmincq_jax.bounds.pac_bayes import (
+    binary_kl,
+    kl_inverse_lower,
+    kl_inverse_upper,
+    pac_bayes_disagreement,
+    pac_bayes_gibbs_risk,
+    pac_bayes_joint_error,
+    pac_bayes_xi,
+    pac_bound_0,
+    pac_bound_1,
+    pac_bound_2,
+    quasi_uniform_kl,
+)
 
 __version__ = "0.1.0"

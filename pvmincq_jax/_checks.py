@@ -3,6 +3,7 @@
 A value that is already traced cannot be looked at; the checks let it pass, and the traced code answers with a `Status`.
 """
 
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -116,3 +117,22 @@ def check_vector(name: str, values: ArrayLike | Sequence[float]) -> np.ndarray:
     if not np.size(values):
         raise ValueError(f"{name} is empty")
     return values
+
+
+def check_count(name: str, value: int, least: int) -> int:
+    """An integer from ``least`` on."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise ValueError(f"{name} must be an integer; it is {value!r}") from None
+    if number < least:
+        raise ValueError(f"{name} must be at least {least}; it is {number}")
+    return number
+
+
+def check_task(source: ArrayLike, source_labels: ArrayLike, target: ArrayLike) -> None:
+    """A labelled source sample with both classes, and a target sample of the same space."""
+    check_points("source", source)
+    check_points("target", target)
+    check_same_dimension("source", source, "target", target)
+    check_labels("source_labels", source_labels, np.shape(source)[0], soft=False, both_classes=True)

@@ -13,17 +13,15 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from pvmincq_jax._folds import fold_numbers
-from pvmincq_jax._graph import RadiusGraph, space_graph
-from pvmincq_jax._precision import precision
-from pvmincq_jax._space import Metric, make_space
-from pvmincq_jax._types import Array
-from pvmincq_jax.factor import VoteFactor, vote_factor
-from pvmincq_jax.matching import ExpectedMatching
-from pvmincq_jax.mincq import MinCqSolution, solve_mincq
-from pvmincq_jax.pvmincq import MarginUnit
-from pvmincq_jax.selflabel import SelfLabels
-from pvmincq_jax.sweep import SMALL_MARGIN, TOLERANCE, Sweep
+from pvmincq_jax._samples import fold_numbers
+from pvmincq_jax._types import Array, MarginUnit, precision
+from pvmincq_jax.adaptation.sweeps import SMALL_MARGIN, TOLERANCE, Sweep
+from pvmincq_jax.matching.graph import RadiusGraph, space_graph
+from pvmincq_jax.matching.matching import ExpectedMatching
+from pvmincq_jax.matching.selflabel import SelfLabels
+from pvmincq_jax.matching.space import Metric, make_space
+from pvmincq_jax.voting.factor import VoteFactor, vote_factor
+from pvmincq_jax.voting.mincq import MinCqSolution, solve_mincq
 
 __all__: list[str] = []
 

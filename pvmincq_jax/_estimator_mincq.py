@@ -4,12 +4,13 @@ from typing import Any, Literal
 
 import numpy as np
 
-from pvmincq_jax._estimator_base import Given, VoteClassifier, chosen, gamma_list, margin_list, seed_of
+from pvmincq_jax._checks import check_count
 from pvmincq_jax._estimator_engine import Votes, deal, fit_grid, own_labels
+from pvmincq_jax._sklearn import Given, VoteClassifier, chosen, gamma_list, margin_list, seed_of
+from pvmincq_jax._types import MarginUnit
+from pvmincq_jax.adaptation.label import absolute_margin
 from pvmincq_jax.baselines._form import rbf_kernel
-from pvmincq_jax.matching import check_count
-from pvmincq_jax.pvmincq import MarginUnit, absolute_margin
-from pvmincq_jax.voters import stump_thresholds
+from pvmincq_jax.voting.voters import stump_thresholds
 
 __all__: list[str] = []
 

@@ -1,14 +1,18 @@
-"""Array aliases, and the codes by which traced functions report how they ended."""
+"""Array aliases, units, precision, and the codes by which traced functions report how they ended."""
 
+import contextlib
 import enum
+from typing import Literal
 
 import jax
 import numpy as np
 
-__all__ = ["Array", "ArrayLike", "Status"]
+__all__: list[str] = []
 
 Array = jax.Array
 ArrayLike = jax.Array | np.ndarray | float | int
+MarginUnit = Literal["fraction", "absolute"]
+RadiusUnit = Literal["pv", "bottleneck", "absolute"]
 
 
 class Status(enum.IntEnum):
@@ -39,3 +43,16 @@ _SENTENCES = {
     Status.BAD_INPUT: "the input holds NaN or infinity, labels outside [-1, 1], negative sample weights, "
     "or no weight or voter at all",
 }
+
+
+def common_dtype(*arrays: ArrayLike) -> np.dtype:
+    """float32 if all floating arrays are at most that wide, else float64."""
+    kinds = [np.asarray(array).dtype for array in arrays]
+    floats = [kind for kind in kinds if np.issubdtype(kind, np.floating)]
+    narrow = bool(floats) and all(kind.itemsize <= 4 for kind in floats)
+    return np.dtype(np.float32 if narrow else np.float64)
+
+
+def precision(dtype: np.dtype) -> contextlib.AbstractContextManager:
+    """A scope, of this thread alone, in which JAX keeps arrays of this dtype as they are."""
+    return jax.enable_x64(True) if dtype == np.float64 else contextlib.nullcontext()

@@ -11,7 +11,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from pvmincq_jax._estimator_base import (
+from pvmincq_jax._checks import check_count
+from pvmincq_jax._estimator_engine import ONE_AT_A_TIME, Votes, deal, fit_grid, own_labels, reachable
+from pvmincq_jax._estimator_mincq import MinCqClassifier
+from pvmincq_jax._sklearn import (
     Domains,
     Given,
     VoteClassifier,
@@ -24,16 +27,16 @@ from pvmincq_jax._estimator_base import (
     source_rows,
     validate_data,
 )
-from pvmincq_jax._estimator_engine import ONE_AT_A_TIME, Votes, deal, fit_grid, own_labels, reachable
-from pvmincq_jax._estimator_mincq import MinCqClassifier
-from pvmincq_jax._space import Metric
+from pvmincq_jax._types import MarginUnit, RadiusUnit
+from pvmincq_jax.adaptation.criteria import Choice, transport_criterion
+from pvmincq_jax.adaptation.label import PVMinCq, Voters, absolute_margin, voter_centers, voter_mask
+from pvmincq_jax.adaptation.sweeps import Sweep, self_labels
+from pvmincq_jax.adaptation.transport_sweeps import MARGIN_FRACTIONS as MOVED_FRACTIONS
+from pvmincq_jax.adaptation.transport_sweeps import RADIUS_MULTIPLES, TransportSweep
+from pvmincq_jax.adaptation.validate import fit_transport_validated
 from pvmincq_jax.baselines._form import rbf_kernel
-from pvmincq_jax.matching import check_count
-from pvmincq_jax.pvmincq import MarginUnit, PVMinCq, Voters, absolute_margin, voter_centers, voter_mask
-from pvmincq_jax.sweep import PV_LEVELS, RadiusUnit, Sweep, grid_radii, self_labels
-from pvmincq_jax.transport_sweep import MARGIN_FRACTIONS as MOVED_FRACTIONS
-from pvmincq_jax.transport_sweep import RADIUS_MULTIPLES, TransportSweep
-from pvmincq_jax.validation import Choice, fit_transport_validated, transport_criterion
+from pvmincq_jax.matching.curve import PV_LEVELS, grid_radii
+from pvmincq_jax.matching.space import Metric
 
 __all__ = ["MinCqClassifier", "PVMinCqClassifier"]
 

@@ -14,10 +14,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from pvmincq_jax._estimator_base import seed_of, signs, source_rows
-from pvmincq_jax._space import Metric
-from pvmincq_jax.matching import check_count, perturbed_variation
-from pvmincq_jax.resampling import reverse_validation
+from pvmincq_jax._checks import check_count
+from pvmincq_jax._sklearn import seed_of, signs, source_rows
+from pvmincq_jax.adaptation.resampling import reverse_validation
+from pvmincq_jax.matching.matching import perturbed_variation
+from pvmincq_jax.matching.space import Metric
 
 try:
     from sklearn import config_context

@@ -3,7 +3,6 @@
 import atexit
 import os
 import shutil
-import sys
 import tempfile
 
 worker = os.environ.get("PYTEST_XDIST_WORKER", "")
@@ -22,7 +21,7 @@ if worker and hasattr(os, "sched_setaffinity"):
 import jax  # noqa: E402
 import pytest  # noqa: E402
 
-import pvmincq_jax  # noqa: E402, F401
+from pvmincq_jax.voting import voters  # noqa: E402
 
 jax.config.update("jax_enable_x64", True)
 
@@ -31,5 +30,5 @@ jax.config.update("jax_enable_x64", True)
 def one_gamma():
     """Default grids with one gamma in place of three: a third of the programs to compile."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys.modules["pvmincq_jax.sweep"], "GAMMA_MULTIPLES", (2.0,))
+        patch.setattr(voters, "GAMMA_MULTIPLES", (2.0,))
         yield

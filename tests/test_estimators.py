@@ -19,7 +19,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
 
 import pvmincq_jax as pvm
-from experiments.moons import moons_task
+from pvmincq_jax.datasets import moons_task
 from pvmincq_jax.estimators import MinCqClassifier, PVMinCqClassifier
 from tests.problems import clarabel_objective
 

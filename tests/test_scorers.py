@@ -10,7 +10,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 import pvmincq_jax as pvm
-from experiments.moons import moons_task
+from pvmincq_jax.datasets import moons_task
 from pvmincq_jax.estimators import PVMinCqClassifier
 from pvmincq_jax.scorers import ReverseValidationScorer, RsPvScorer
 

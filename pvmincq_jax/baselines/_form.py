@@ -7,7 +7,7 @@ import numpy as np
 from scipy.spatial.distance import cdist
 
 from pvmincq_jax._checks import check_points, check_positive, check_same_dimension
-from pvmincq_jax._folds import Sample, canonical_order, prepare
+from pvmincq_jax._samples import Sample, canonical_order, prepare
 from pvmincq_jax._types import ArrayLike
 
 __all__ = ["KernelModel", "Sample", "canonical_order", "kernel_decision", "prepare", "rbf_kernel", "read_params"]

@@ -8,8 +8,8 @@ import numpy as np
 
 from pvmincq_jax._types import Array, Status
 from pvmincq_jax.baselines._form import KernelModel, rbf_kernel
-from pvmincq_jax.factor import VoteFactor, vote_factor
-from pvmincq_jax.mincq import max_margin, solve_mincq
+from pvmincq_jax.voting.factor import VoteFactor, vote_factor
+from pvmincq_jax.voting.mincq import max_margin, solve_mincq
 
 __all__ = ["VoteProblem", "vote_models"]
 
@@ -19,7 +19,7 @@ _POINTS = 100
 _RANKS = 64
 _LANES = 6
 # The margins of these grids are not below 1e-2 mu_max, so fewer digits of the votes are needed than in general; see
-# `pvmincq_jax.sweep.TOLERANCE`.
+# `pvmincq_jax.adaptation.sweeps.TOLERANCE`.
 _FACTOR_TOLERANCE = 2e-7
 
 

@@ -14,7 +14,7 @@ from pvmincq_jax._types import ArrayLike
 from pvmincq_jax.baselines._form import KernelModel, kernel_decision, prepare, read_params
 from pvmincq_jax.baselines._votes import VoteProblem, vote_models
 from pvmincq_jax.baselines.mincq import check_fraction
-from pvmincq_jax.selflabel import nn_self_label
+from pvmincq_jax.matching.selflabel import nn_self_label
 
 __all__ = ["GRID", "VALIDATION", "NNMinCqModel", "NNMinCqParams", "decision", "fit", "fit_grid"]
 

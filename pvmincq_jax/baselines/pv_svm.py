@@ -11,14 +11,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pvmincq_jax._graph import space_graph
-from pvmincq_jax._space import make_space
 from pvmincq_jax._types import ArrayLike
 from pvmincq_jax.baselines._form import KernelModel, kernel_decision, prepare, rbf_kernel, read_params
 from pvmincq_jax.baselines._svc import Expansion, weighted_svc
-from pvmincq_jax.curve import bottleneck_radius
-from pvmincq_jax.matching import draw_matchings
-from pvmincq_jax.selflabel import SelfLabels, carry_labels
+from pvmincq_jax.matching.curve import bottleneck_radius
+from pvmincq_jax.matching.graph import space_graph
+from pvmincq_jax.matching.matching import draw_matchings
+from pvmincq_jax.matching.selflabel import SelfLabels, carry_labels
+from pvmincq_jax.matching.space import make_space
 
 __all__ = ["GRID", "VALIDATION", "PVSvmModel", "PVSvmParams", "decision", "fit", "fit_grid"]
 

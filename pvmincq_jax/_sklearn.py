@@ -1,0 +1,240 @@
+"""What the scikit-learn faces share: labels of any kind, domains, grids of parameters, votes at new points."""
+
+import numbers
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pvmincq_jax._types import MarginUnit, Status
+from pvmincq_jax.adaptation.criteria import (
+    Choice,
+    Criterion,
+    choose,
+    label_criterion,
+    rs,
+    rs_pv,
+    rs_pv_cbound,
+    rs_pv_risk,
+)
+from pvmincq_jax.adaptation.sweeps import MARGIN_FRACTIONS, Sweep
+from pvmincq_jax.voting.voters import default_gammas
+
+try:
+    from sklearn.base import BaseEstimator, ClassifierMixin
+    from sklearn.utils import check_random_state, column_or_1d
+    from sklearn.utils.multiclass import check_classification_targets
+    from sklearn.utils.validation import check_is_fitted, validate_data
+except ImportError as error:
+    raise ImportError("this part of pvmincq_jax needs scikit-learn: pip install 'pvmincq-jax[sklearn]'") from error
+
+__all__: list[str] = []
+
+CRITERIA: dict[str, Criterion] = {one.__name__: one for one in (rs, rs_pv, rs_pv_cbound, label_criterion, rs_pv_risk)}
+# Numbers in the votes of one block of new points: 32 MB.
+_BLOCK = 1 << 22
+
+# A parameter that is given, listed to choose from, or None to be chosen from a default list.
+Given = float | Sequence[float] | None
+
+
+class Domains(NamedTuple):
+    """A checked task: labels in {-1, +1}, everything in float64.
+
+    Attributes:
+      source: ``[m_s, d]``.
+      labels: ``[m_s]``.
+      target: ``[m_t, d]``; the source itself if there is one domain only.
+      single: whether there is one domain only.
+    """
+
+    source: np.ndarray
+    labels: np.ndarray
+    target: np.ndarray
+    single: bool
+
+
+def signs(y: Any) -> tuple[np.ndarray, np.ndarray]:
+    """The two classes in order ``[2]``, and -1 for the first, +1 for the second ``[m]``."""
+    y = column_or_1d(y, warn=True)
+    if y.dtype == object:
+        # Numbers that were stored beside None or NaN become numbers again; text becomes text.
+        y = np.array(y.tolist())
+    check_classification_targets(y)
+    classes = np.unique(y)
+    if classes.size == 1:
+        raise ValueError(
+            f"y holds one class only, {classes[0]!r}: a vote needs points of two classes to learn from. Check how the "
+            "sample was drawn or split; a stratified split keeps both classes"
+        )
+    if classes.size > 2:
+        raise ValueError(
+            "Only binary classification is supported. The type of the target is multiclass, with "
+            f"{classes.size} classes. Wrap the classifier in sklearn.multiclass.OneVsRestClassifier"
+        )
+    return classes, np.where(y == classes[1], 1.0, -1.0)
+
+
+def source_rows(sample_domain: Any, count: int) -> np.ndarray:
+    """Which rows are of the source: those with a domain of 0 or more ``[m]``, bool."""
+    domain = np.asarray(sample_domain)
+    if domain.shape != (count,):
+        raise ValueError(f"sample_domain must have one entry per row of X ({count}); its shape is {domain.shape}")
+    if not np.issubdtype(domain.dtype, np.number) or np.any(np.isnan(domain)):
+        raise ValueError("sample_domain must hold numbers: 0 or above for source rows, below 0 for target rows")
+    source = domain >= 0
+    for rows, name, rule in ((source, "source", "0 or above"), (~source, "target", "below 0")):
+        if not np.any(rows):
+            raise ValueError(
+                f"sample_domain names no {name} row ({rule}): adaptation needs both domains. For one domain, leave "
+                "sample_domain out"
+            )
+    return source
+
+
+def seed_of(random_state: Any) -> int:
+    """A seed from what scikit-learn calls a random state: an integer is the seed itself."""
+    if isinstance(random_state, numbers.Integral):
+        return int(random_state)
+    return int(check_random_state(random_state).randint(2**31 - 1))
+
+
+def listed(name: str, given: Given, default: Callable[[], Sequence[float] | np.ndarray]) -> np.ndarray:
+    """The grid of one parameter: the number given, the numbers given, or the default."""
+    values = np.atleast_1d(np.asarray(default() if given is None else given, dtype=float))
+    if values.ndim != 1 or not values.size or not np.all(np.isfinite(values)) or np.any(values < 0):
+        raise ValueError(f"{name} must be a number above 0, a list of them, or None to be chosen; it is {given!r}")
+    return values
+
+
+def margin_list(margin: Given, unit: MarginUnit, default: Sequence[float] = MARGIN_FRACTIONS) -> np.ndarray:
+    """The margins to choose from; fractions of mu_max unless absolute ones are given."""
+    if unit not in ("fraction", "absolute"):
+        raise ValueError(f"margin_unit must be 'fraction' or 'absolute'; it is {unit!r}")
+    margins = listed("margin", margin, lambda: default)
+    if np.any(margins == 0) or (unit == "fraction" and np.any(margins > 1)):
+        allowed = "in (0, 1], as a fraction of the largest margin" if unit == "fraction" else "above 0"
+        raise ValueError(f"margin must be {allowed}; it is {margin!r}")
+    return margins
+
+
+def gamma_list(gamma: Given, points: np.ndarray) -> np.ndarray:
+    """The gammas to choose from; by the scale of the points unless given."""
+
+    def default() -> np.ndarray:
+        # Where most points coincide, the scale is that of the distinct ones.
+        distinct = np.unique(points, axis=0)
+        if len(distinct) == 1:
+            raise ValueError(
+                "all points of the sample (with two domains: of the target) coincide: there is no scale for gamma. "
+                "Give gamma, or other points"
+            )
+        square = np.sum((points[:1000, None] - points[None, :1000]) ** 2, axis=-1)
+        return default_gammas(points if np.median(square) > 0 else distinct)
+
+    gammas = listed("gamma", gamma, default)
+    if np.any(gammas == 0):
+        raise ValueError(f"gamma must be above 0; it is {gamma!r}")
+    return gammas
+
+
+def chosen(sweep: Sweep, criterion: str | Criterion, mu_max: np.ndarray) -> Choice:
+    """The best point of the grid; with one point there is nothing to choose, and its score is NaN."""
+    if isinstance(criterion, str) and criterion not in CRITERIA:
+        raise ValueError(f"criterion must be one of {', '.join(CRITERIA)}, or a function; it is {criterion!r}")
+    if not np.any(sweep.status == Status.SOLVED):
+        raise ValueError(_no_solution(sweep, mu_max))
+    if sweep.status.size == 1:
+        point = float(sweep.radii[0]), float(sweep.gammas[0]), float(sweep.margins[0])
+        return Choice(*point, sweep.margin_unit, (0, 0, 0), np.nan, np.full((1, 1, 1), np.nan))
+    scores = (CRITERIA[criterion] if isinstance(criterion, str) else criterion)(sweep)
+    if not np.any(np.isfinite(scores)):
+        raise ValueError(
+            "no point of the grid could be learnt without every one of the folds: give larger radii, smaller margins, "
+            "or fewer folds"
+        )
+    return choose(sweep, scores)
+
+
+def _no_solution(sweep: Sweep, mu_max: np.ndarray) -> str:
+    """Why nothing was solved, and what to do about it."""
+    if not np.any(sweep.matched):
+        return (
+            f"radius {sweep.radii.max():g} leaves every point unmatched. Give a larger radius, or radius=None to have "
+            "it chosen"
+        )
+    if np.all(sweep.status == Status.INFEASIBLE):
+        return (
+            f"margin {sweep.margins.min():g} is above the largest that these labels allow, {np.nanmax(mu_max):.4g}: "
+            "give a smaller one, a fraction of it (margin_unit='fraction'), or margin=None to have it chosen"
+        )
+    reasons = "; ".join(Status(int(code)).sentence for code in np.unique(sweep.status))
+    return f"MinCq found no vote: {reasons}. Give other margins or gammas, or scale the features"
+
+
+class VoteClassifier(ClassifierMixin, BaseEstimator):
+    """Prediction by a fitted vote of two classes; `_votes` gives the voters' values."""
+
+    def __sklearn_tags__(self) -> Any:
+        """Two classes only."""
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = False
+        return tags
+
+    def _votes(self, X: np.ndarray) -> np.ndarray:
+        raise NotImplementedError
+
+    def _one_domain(self, X: Any, y: Any) -> Domains:
+        """Checks a sample of one domain, and learns the names of features and classes."""
+        X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2)
+        self.classes_, labels = signs(y)
+        return Domains(X, labels, X, True)
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        """The expected vote, sum_j w_j h_j(x), in [-1, 1].
+
+        Above 0 it is for ``classes_[1]``; its size is the Q-margin of the paper. It is small where few voters reach a
+        point, and when the margin mu that was asked for is small. The value of a row depends on that row alone.
+
+        Args:
+          X: points ``[m, d]``.
+
+        Returns:
+          ``[m]``.
+        """
+        check_is_fitted(self)
+        X = validate_data(self, X, dtype=np.float64, reset=False)
+        step = max(1, _BLOCK // self.weights_.size)
+        # A sum along rows adds in an order of its own, whatever the number of rows; a matrix product does not.
+        parts = [np.sum(self._votes(X[i : i + step]) * self.weights_, axis=1) for i in range(0, len(X), step)]
+        return np.concatenate(parts)
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The majority vote; ``classes_[0]`` where the votes balance, as they do out of reach of all kernels.
+
+        Args:
+          X: points ``[m, d]``.
+
+        Returns:
+          Labels ``[m]``, from ``classes_``.
+        """
+        votes = self.decision_function(X)
+        return self.classes_[(votes > 0).astype(int)]
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """What the Gibbs classifier would answer, not how sure one may be.
+
+        (1 + sum_j w_j h_j(x)) / 2 is the probability that a voter drawn from the posterior Q, which then answers +1
+        with probability (1 + h(x)) / 2, says ``classes_[1]``. It is on the right side of 1/2 but not calibrated, and
+        all the closer to 1/2 the smaller the margin mu; wrap the classifier in
+        `sklearn.calibration.CalibratedClassifierCV` for probabilities of the class.
+
+        Args:
+          X: points ``[m, d]``.
+
+        Returns:
+          ``[m, 2]``, columns in the order of ``classes_``.
+        """
+        # Weights at their bounds add up to 1 but for rounding.
+        vote = np.clip(self.decision_function(X), -1.0, 1.0)
+        return np.stack([(1 - vote) / 2, (1 + vote) / 2], axis=1)

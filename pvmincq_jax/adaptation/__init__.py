@@ -1,0 +1,10 @@
+"""Algorithm 3, section 3.4 and section 5: votes for a domain without labels, and their choice without labels.
+
+- `grid`: the one engine that solves MinCq over folds, radii, gammas and margins
+- `label`, `sweeps`: PV-MinCq, the form that carries labels to the target, at one point and over a grid
+- `transport`, `transport_sweeps`: the form that moves source points to the target
+- `criteria`, `validate`: what a point of the grid is chosen by, and fits that choose
+- `resampling`: cross-validation and reverse validation of any method
+- `views`, `view_validation`: several descriptions of the same objects, or given classifiers
+- `distance`, `points`: a learned distance, and which source points matter
+"""

@@ -1,0 +1,270 @@
+"""Choosing the hyperparameters without a single target label (section 3.4).
+
+The transport form has a grid and a criterion of its own, `transport_criterion`: what the paper's rule asks of the vote,
+to be right on the source, a vote for a distant target must fail.
+
+A criterion is a pure function from the arrays of a `Sweep` to a score per point of the grid, the lower the better, and
+`choose` turns scores into a choice. Another criterion takes a few lines: ::
+
+    def cautious(sweep):
+        "R_S + PV, and a price for leaving target points out."
+        return rs_pv(sweep) + 0.1 * (1 - sweep.matched / sweep.matched.max())[:, None, None]
+
+    choice = choose(sweep, cautious(sweep))
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from scipy.spatial import cKDTree
+
+from pvmincq_jax._checks import check_count
+from pvmincq_jax._types import MarginUnit, Status
+from pvmincq_jax.adaptation.sweeps import Sweep
+from pvmincq_jax.adaptation.transport_sweeps import TransportSweep
+
+__all__ = [
+    "Choice",
+    "choose",
+    "class_ratio_gap",
+    "label_criterion",
+    "moved_risk",
+    "neighbour_disagreement",
+    "rs",
+    "rs_pv",
+    "rs_pv_cbound",
+    "rs_pv_risk",
+    "transport_criterion",
+]
+
+Criterion = Callable[[Sweep], np.ndarray]
+TransportCriterion = Callable[[TransportSweep], np.ndarray]
+
+# Scores are sums of a few shares of points: what differs by less than this is equal but for rounding.
+_EQUAL = 1e-9
+# Neighbours that a target point is compared with: so many, and one in so many of the sample.
+_NEAR = 16
+_WIDE = 8
+# What the share of neighbours with another label, and the squared gap of class ratios, count for beside risks and PV.
+_CUT = 4
+_GAP = 4
+# The share of moved points that may be on the wrong side at no cost: a wide radius blurs the map, and that is no harm.
+_BLURRED = 0.1
+
+
+def rs(sweep: Sweep) -> np.ndarray:
+    """Plain cross-validation on the source.
+
+    R_S(B_Q) = 1/k sum_i R_{S_i}(B_Q), each fold judged by the vote learnt without it.
+
+    Args:
+      sweep: a `Sweep`.
+
+    Returns:
+      Scores ``[r, g, k]``; infinite where a fold, or the whole, was not solved.
+    """
+    solved = np.all(sweep.fold_status == Status.SOLVED, axis=0) & (sweep.status == Status.SOLVED)
+    return np.where(solved, np.mean(sweep.source_risk, axis=0), np.inf)
+
+
+def rs_pv(sweep: Sweep) -> np.ndarray:
+    """The paper's criterion (section 3.4).
+
+    R_S(B_Q) + PV(S, T, epsilon, d), with PV of the whole samples.
+
+    Args:
+      sweep: a `Sweep`.
+
+    Returns:
+      Scores ``[r, g, k]``.
+    """
+    return rs(sweep) + sweep.pv[:, None, None]
+
+
+def rs_pv_cbound(sweep: Sweep) -> np.ndarray:
+    """The paper's criterion plus Corollary 1's C-bound of the self-labelled sample. Not in the paper.
+
+    R_S(B_Q) + PV + (1 - first moment^2 / second moment), on the self-labels. The paper's two terms do not see whether
+    the self-labels can be learnt at all; this one is large when matched points of one region got both labels.
+
+    Args:
+      sweep: a `Sweep`.
+
+    Returns:
+      Scores ``[r, g, k]``.
+    """
+    return rs_pv(sweep) + np.where(sweep.status == Status.SOLVED, sweep.c_bound, np.inf)
+
+
+def rs_pv_risk(sweep: Sweep) -> np.ndarray:
+    """The paper's criterion plus twice the risk of the vote on its own self-labels. Not in the paper.
+
+    Args:
+      sweep: a `Sweep`.
+
+    Returns:
+      Scores ``[r, g, k]``.
+    """
+    return rs_pv(sweep) + np.where(sweep.status == Status.SOLVED, 2 * sweep.self_risk, np.inf)
+
+
+def _solved(sweep: Sweep | TransportSweep, scores: np.ndarray) -> np.ndarray:
+    return np.where(sweep.status == Status.SOLVED, scores, np.inf)
+
+
+def neighbour_disagreement(sweep: Sweep | TransportSweep, neighbours: int | None = None) -> np.ndarray:
+    """How often a target point and one of its nearest target points get different labels from the vote.
+
+    1/m_t sum_t 1/k sum_{u in kNN(t)} [B(x_t) != B(x_u)]: large if the vote's boundary runs through dense regions.
+
+    Args:
+      sweep: a `Sweep` or a `TransportSweep`.
+      neighbours: k. When None, the mean of two scales: 16 points, and an eighth of the sample (if that is fewer, only
+        these). The first sees a boundary inside a class, the second one that crosses it at its thinnest place.
+
+    Returns:
+      Shares ``[r, g, k]``; infinite where nothing was solved.
+    """
+    if neighbours is None:
+        wide = max(1, len(sweep.target) // _WIDE)
+        return (neighbour_disagreement(sweep, min(_NEAR, wide)) + neighbour_disagreement(sweep, wide)) / 2
+    k = min(check_count("neighbours", neighbours, 1), len(sweep.target) - 1)
+    if k < 1:
+        return _solved(sweep, np.zeros(sweep.status.shape))
+    # In the order of the points, so that ties between neighbours do not depend on the order of the rows.
+    order = np.lexsort(sweep.target.T[::-1])
+    points, labels = sweep.target[order], np.sign(sweep.target_values[..., order])
+    _, near = cKDTree(points).query(points, k + 1)
+    apart = [np.mean(labels[..., column] != labels, axis=-1) for column in near[:, 1:].T]
+    return _solved(sweep, np.mean(apart, axis=0))
+
+
+def class_ratio_gap(sweep: Sweep | TransportSweep) -> np.ndarray:
+    """How far the share of one class among the target points, as the vote labels them, is from its share in the source.
+
+    |P_T(B(x) = +1) - P_S(y = +1)|, the latter under the weights of the moved points if there are any; it takes the
+    classes to be as frequent in both domains.
+
+    Args:
+      sweep: a `Sweep` or a `TransportSweep`.
+
+    Returns:
+      Shares ``[r, g, k]``; infinite where nothing was solved.
+    """
+    positive = sweep.source_labels > 0
+    if isinstance(sweep, TransportSweep):
+        source = np.array([np.average(positive, weights=one.weights) for one in sweep.transports])
+    else:
+        source = np.full(len(sweep.radii), np.mean(positive))
+    target = np.mean(sweep.target_values > 0, axis=-1)
+    return _solved(sweep, np.abs(target - source[:, None, None]))
+
+
+def label_criterion(sweep: Sweep) -> np.ndarray:
+    """The criterion of the form that carries labels. Not in the paper.
+
+    R_S(B_Q) + PV + C-bound + 4 cut + 4 gap^2: `rs_pv_cbound`, with cut the `neighbour_disagreement` and gap the
+    `class_ratio_gap`, weighed as in `transport_criterion`.
+
+    The first terms see the target through its self-labels alone. The cut asks that the vote's boundary keeps out of the
+    dense regions of the target itself, and the gap that it does not do so by calling all of it one class. Terms and
+    weights were chosen on tasks other than those of any reported table; ``python -m experiments.label_study`` shows
+    them beside others.
+
+    Args:
+      sweep: a `Sweep`.
+
+    Returns:
+      Scores ``[r, g, k]``.
+    """
+    return rs_pv_cbound(sweep) + _CUT * neighbour_disagreement(sweep) + _GAP * class_ratio_gap(sweep) ** 2
+
+
+def moved_risk(sweep: TransportSweep) -> np.ndarray:
+    """The risk of the vote on the moved points that it was learnt from, with their true labels.
+
+    Args:
+      sweep: a `TransportSweep`.
+
+    Returns:
+      Shares ``[r, g, k]``; infinite where nothing was solved.
+    """
+    wrong = ~(sweep.moved_values * sweep.source_labels > 0)
+    shares = np.stack([np.asarray(one.weights) / np.sum(one.weights) for one in sweep.transports])
+    return _solved(sweep, np.einsum("rgks,rs->rgk", wrong, shares))
+
+
+def transport_criterion(sweep: TransportSweep) -> np.ndarray:
+    """The criterion of the transport form, without a source risk. Not in the paper.
+
+    4 cut + 4 gap^2 + 2 max(0, risk - 1/10) + PV, with cut the `neighbour_disagreement`, gap the `class_ratio_gap` and
+    risk the `moved_risk`.
+
+    A vote is trusted if its boundary keeps out of dense regions of the target, if it finds the classes as often as they
+    are, if the map left them separable, and if it moved all points. Terms and weights were chosen on tasks other than
+    those of any reported table; ``python -m experiments.transport_study`` shows them beside others.
+
+    Args:
+      sweep: a `TransportSweep`.
+
+    Returns:
+      Scores ``[r, g, k]``.
+    """
+    cut, gap, risk = neighbour_disagreement(sweep), class_ratio_gap(sweep), moved_risk(sweep)
+    return _CUT * cut + _GAP * gap**2 + 2 * np.maximum(risk - _BLURRED, 0) + sweep.pv[:, None, None]
+
+
+class Choice(NamedTuple):
+    """A point of the grid.
+
+    Attributes:
+      radius: absolute.
+      gamma: absolute.
+      margin: in `margin_unit`.
+      margin_unit: "absolute" or "fraction".
+      grid_index: into the grid, (radius, gamma, margin).
+      score: of that point.
+      scores: of the whole grid ``[r, g, k]``.
+    """
+
+    radius: float
+    gamma: float
+    margin: float
+    margin_unit: MarginUnit
+    grid_index: tuple[int, int, int]
+    score: float
+    scores: np.ndarray
+
+
+def choose(sweep: Sweep | TransportSweep, scores: np.ndarray) -> Choice:
+    """The point of least score; ties go to the smallest radius, then the smallest gamma, then the largest margin.
+
+    The smallest radius moves labels the shortest way; the smallest gamma is the smoothest vote, and the largest margin
+    the one closest to equal weights.
+
+    Args:
+      sweep: a `Sweep` or a `TransportSweep`.
+      scores: one per point of the grid ``[r, g, k]``; infinite or NaN for points that cannot be chosen.
+
+    Returns:
+      A `Choice`.
+    """
+    scores = np.asarray(scores, float)
+    if scores.shape != sweep.status.shape:
+        raise ValueError(f"scores must have the grid's shape {sweep.status.shape}; theirs is {scores.shape}")
+    if not np.any(np.isfinite(scores)):
+        raise ValueError("scores hold no finite number: no point of the grid can be chosen")
+    able = np.where(np.isfinite(scores), scores, np.inf)
+    best = np.argwhere(able <= np.min(able) + _EQUAL)
+    keys = sweep.radii[best[:, 0]], sweep.gammas[best[:, 1]], -sweep.margins[best[:, 2]]
+    r, g, k = (int(i) for i in best[np.lexsort(keys[::-1])[0]])
+    return Choice(
+        radius=float(sweep.radii[r]),
+        gamma=float(sweep.gammas[g]),
+        margin=float(sweep.margins[k]),
+        margin_unit=sweep.margin_unit,
+        grid_index=(r, g, k),
+        score=float(scores[r, g, k]),
+        scores=scores,
+    )

@@ -1,0 +1,158 @@
+"""Which source points matter for the target, by how often they are matched (section 5); samples made even.
+
+The perturbed variation pairs points of the two samples one to one. A source point that maximum matchings pair at small
+radii already has a counterpart in the target; one that is left over at all but the largest has none, or shares it with
+too many others. Unlike a distance to the nearest target point, this sees where the source holds too many points.
+
+Each point has one partner at most, so of samples of unequal size the larger cannot be matched whole, and maximum
+matchings choose which part of it is: the part nearest to the smaller sample. Where the domains lie apart that is one
+end of the larger sample, the same in all draws and at all radii, and what the rest could teach is lost. `even_rows`
+repeats the smaller sample. The paper's samples are of one size.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from pvmincq_jax._checks import check_count, check_points
+from pvmincq_jax._samples import canonical_order
+from pvmincq_jax._types import ArrayLike, RadiusUnit
+from pvmincq_jax.matching.curve import PV_LEVELS, grid_radii
+from pvmincq_jax.matching.graph import space_graph
+from pvmincq_jax.matching.matching import ExpectedMatching, draw_matchings
+from pvmincq_jax.matching.space import Metric, make_space
+
+__all__ = ["SharedPoints", "even_rows", "shared_points"]
+
+
+class SharedPoints(NamedTuple):
+    """How much each source point is shared with the target.
+
+    Attributes:
+      radii: absolute, increasing ``[r]``.
+      pv: of the whole samples ``[r]``.
+      frequency: in which share of the drawn maximum matchings each source point has a partner ``[r, m_s]``.
+      nearest: distance to the nearest target point ``[m_s]``, for comparison, and to break ties.
+      score: mean of the frequency over the radii ``[m_s]``, in [0, 1].
+      ranking: rows of the source, the most shared first ``[m_s]``; those with equal scores by `nearest`.
+    """
+
+    radii: np.ndarray
+    pv: np.ndarray
+    frequency: np.ndarray
+    nearest: np.ndarray
+    score: np.ndarray
+    ranking: np.ndarray
+
+
+def match_frequency(pairs: ExpectedMatching, size: int) -> np.ndarray:
+    """In which share of the matchings each source point has a partner.
+
+    P_s = sum_t p_st.
+
+    Args:
+      pairs: p, of `pvmincq_jax.draw_matchings` or of a model.
+      size: m_s.
+
+    Returns:
+      ``[m_s]`` in [0, 1].
+
+    Example:
+      >>> match_frequency(ExpectedMatching(np.array([0, 0]), np.array([0, 1]), np.array([0.25, 0.5])), 2)
+      array([0.75, 0.  ])
+    """
+    size = check_count("size", size, 1)
+    rows = np.asarray(pairs.source)
+    if rows.size and rows.max() >= size:
+        raise ValueError(f"size must be above the last row of the pairs, {rows.max()}; it is {size}")
+    # Shares of a few draws do not add up exactly.
+    return np.minimum(np.bincount(rows, pairs.weights, minlength=size), 1.0)
+
+
+def shared_points(
+    source: ArrayLike | None,
+    target: ArrayLike | None,
+    *,
+    radii: ArrayLike | Sequence[float] = PV_LEVELS,
+    radius_unit: RadiusUnit = "pv",
+    draws: int = 64,
+    seed: int = 0,
+    metric: Metric = "euclidean",
+) -> SharedPoints:
+    """Ranks the source points by how often they are matched, over random maximum matchings at several radii.
+
+    No label is looked at. With the samples exchanged, it ranks the target points: the last of them are those that the
+    source says nothing about.
+
+    Args:
+      source: ``[m_s, d]``.
+      target: ``[m_t, d]``.
+      radii: see `pvmincq_jax.grid_radii`; levels of PV from 0.6 to 0 unless given. At a radius that matches the whole
+        source every frequency is 1 and the ranking does not change.
+      radius_unit: how to read ``radii``.
+      draws: matchings per radius.
+      seed: of the matchings.
+      metric: see `pvmincq_jax.match`.
+
+    Returns:
+      `SharedPoints`. Permuting the rows of either sample permutes the result and changes nothing else.
+
+    Example:
+      >>> source, target = np.array([[0.0], [0.1], [5.0], [1.0]]), np.array([[0.05], [1.2]])
+      >>> found = shared_points(source, target, radii=[0.06, 0.3], radius_unit="absolute")
+      >>> found.ranking[-1], found.score.round(1)
+      (np.int64(2), array([0.5, 0.5, 0. , 0.5]))
+    """
+    space = make_space(source, target, metric)
+    size = space.source_rows.size
+    absolute = grid_radii(source, target, radii, radius_unit, metric)  # type: ignore[arg-type]
+    graph = space_graph(space, float(absolute.max()))
+    found = [draw_matchings(graph.within(float(radius)), draws, seed=seed) for radius in absolute]
+    frequency = np.stack([match_frequency(one.expected, size) for one in found])
+    nearest = np.empty(size)
+    nearest[space.source_rows] = np.concatenate([block.min(axis=1) for _, block in space.blocks()])
+    # Shares are multiples of 1 / draws: what differs by less than rounding is equal.
+    score: np.ndarray = np.round(frequency.mean(axis=0), 12)
+    place = canonical_order(np.asarray(source)) if source is not None else space.source_rows
+    order = np.empty(size, dtype=int)
+    order[place] = np.arange(size)
+    return SharedPoints(
+        radii=absolute,
+        pv=np.array([one.pv for one in found]),
+        frequency=frequency,
+        nearest=nearest,
+        score=score,
+        ranking=np.lexsort((order, nearest, -score)),
+    )
+
+
+def even_rows(points: ArrayLike, size: int, *, seed: int = 0, labels: ArrayLike | None = None) -> np.ndarray:
+    """Rows that repeat a sample until it has a given size: every point equally often, or once more.
+
+    With ``target[even_rows(target, len(source))]`` in place of a smaller target, a matching may pair each target point
+    as many times as it is repeated, PV can reach 0, and a perfect matching uses the whole source. Which points are
+    repeated once more is drawn at random.
+
+    Args:
+      points: ``[m, d]``.
+      size: how many rows; a sample that has as many or more is left as it is.
+      seed: of the draw.
+      labels: ``[m]``, to tell coinciding points apart, or None.
+
+    Returns:
+      Row numbers ``[max(m, size)]``. Permuting the rows of the sample does not change which points are repeated.
+
+    Example:
+      >>> even_rows(np.array([[3.0], [5.0]]), 4)
+      array([0, 1, 0, 1])
+      >>> np.bincount(even_rows(np.array([[3.0], [5.0], [7.0]]), 7)).tolist() in ([3, 2, 2], [2, 3, 2], [2, 2, 3])
+      True
+    """
+    check_points("points", points)
+    size, count = check_count("size", size, 1), np.shape(points)[0]
+    if size <= count:
+        return np.arange(count)
+    order = canonical_order(np.asarray(points), None if labels is None else np.asarray(labels))
+    more = np.random.default_rng(check_count("seed", seed, 0)).permutation(count)[: size % count]
+    return np.concatenate([np.tile(np.arange(count), size // count), np.sort(order[more])])

@@ -1,0 +1,195 @@
+"""Validation of any fit function without target labels: cross-validation, reverse validation, and R_S + PV.
+
+A fit function is ``fit(source, labels, target, params, seed) -> model`` with ``decision(model, x) -> [m]``. Folds are
+drawn from the points and the seed alone, so the scores do not depend on the order of the rows.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from pvmincq_jax._samples import check_folds, fold_numbers, prepare
+from pvmincq_jax._types import ArrayLike
+
+__all__ = ["cross_validation", "first_best", "reverse_validation", "rs_pv_validation"]
+
+Fit = Callable[[np.ndarray, np.ndarray, np.ndarray, Any, int], Any]
+Decision = Callable[[Any, np.ndarray], np.ndarray]
+# (source, labels [g, m_s], target, grid, seed) -> one model per point of the grid
+FitGrid = Callable[[np.ndarray, np.ndarray, np.ndarray, Sequence[Any], int], Sequence[Any]]
+
+
+def _error(values: np.ndarray, labels: np.ndarray) -> float:
+    """The share of wrong signs; 0 has no sign and is wrong, and so is what is not a number."""
+    return float(np.mean(~(labels * values > 0)))
+
+
+def _fit_all(
+    fit: Fit,
+    fit_grid: FitGrid | None,
+    source: np.ndarray,
+    labels: np.ndarray,
+    target: np.ndarray,
+    grid: Sequence[Any],
+    seed: int,
+) -> Sequence[Any]:
+    if fit_grid is not None:
+        return fit_grid(source, labels, target, grid, seed)
+    return [fit(source, own, target, params, seed) for own, params in zip(labels, grid)]
+
+
+def cross_validation(
+    fit: Fit,
+    decision: Decision,
+    source: ArrayLike,
+    labels: ArrayLike,
+    target: ArrayLike,
+    grid: Sequence[Any],
+    folds: int = 5,
+    seed: int = 0,
+    *,
+    fit_grid: FitGrid | None = None,
+) -> np.ndarray:
+    """Plain cross-validation on the source: mean error on the fold that was left out.
+
+    Args:
+      fit: ``(source, labels, target, params, seed) -> model``.
+      decision: ``(model, x) -> [m]``.
+      source: ``[m_s, d]``.
+      labels: ``[m_s]`` in {-1, +1}.
+      target: ``[m_t, d]``, the whole of it given to every fit.
+      grid: the parameters to score.
+      folds: how many.
+      seed: of the folds, and handed to ``fit``.
+      fit_grid: fits a whole grid at once, where a method can.
+
+    Returns:
+      Errors ``[len(grid)]``, the lower the better.
+    """
+    sample = prepare(source, labels, target)
+    check_folds(folds, int(np.sum(sample.labels < 0)), int(np.sum(sample.labels > 0)))
+    numbers = fold_numbers(sample.source, sample.labels, folds, seed)
+    errors = np.zeros((folds, len(grid)))
+    for fold in range(folds):
+        rest, held = numbers != fold, numbers == fold
+        own = np.broadcast_to(sample.labels[rest], (len(grid), int(np.sum(rest))))
+        models = _fit_all(fit, fit_grid, sample.source[rest], own, sample.target, grid, seed)
+        errors[fold] = [_error(decision(model, sample.source[held]), sample.labels[held]) for model in models]
+    return np.mean(errors, axis=0)
+
+
+def reverse_validation(
+    fit: Fit,
+    decision: Decision,
+    source: ArrayLike,
+    labels: ArrayLike,
+    target: ArrayLike,
+    grid: Sequence[Any],
+    folds: int = 5,
+    seed: int = 0,
+    *,
+    fit_grid: FitGrid | None = None,
+) -> np.ndarray:
+    """Reverse (circular) validation: is what was learnt on the target good enough to find the source's labels again?
+
+    For each fold, learn on the other folds of source and target; label the target's other folds with the result; learn
+    from these labels towards the source's other folds, which are now the unlabelled side; and take the error of that
+    reverse model on the source's own fold, whose labels neither of the two models has seen. (Bruzzone and Marconcini
+    2010; Zhong et al. 2010.)
+
+    A model that gives the whole target one label has the constant of that label as its reverse. A target point with
+    value 0 counts as +1.
+
+    Args:
+      fit: ``(source, labels, target, params, seed) -> model``.
+      decision: ``(model, x) -> [m]``.
+      source: ``[m_s, d]``.
+      labels: ``[m_s]`` in {-1, +1}.
+      target: ``[m_t, d]``.
+      grid: the parameters to score.
+      folds: how many.
+      seed: of the folds, and handed to ``fit``.
+      fit_grid: fits a whole grid at once, where a method can.
+
+    Returns:
+      Errors ``[len(grid)]``, the lower the better.
+    """
+    sample = prepare(source, labels, target)
+    check_folds(folds, int(np.sum(sample.labels < 0)), int(np.sum(sample.labels > 0)), sample.target.shape[0])
+    source_numbers = fold_numbers(sample.source, sample.labels, folds, seed)
+    target_numbers = fold_numbers(sample.target, None, folds, seed)
+    errors = np.zeros((folds, len(grid)))
+    for fold in range(folds):
+        rest, held = source_numbers != fold, source_numbers == fold
+        there = sample.target[target_numbers != fold]
+        own = np.broadcast_to(sample.labels[rest], (len(grid), int(np.sum(rest))))
+        forward = _fit_all(fit, fit_grid, sample.source[rest], own, there, grid, seed)
+        given = np.array([np.where(decision(model, there) >= 0, 1.0, -1.0) for model in forward])
+        constant = np.all(given == given[:, :1], axis=1)
+        errors[fold] = [np.mean(sample.labels[held] != labels_there[0]) for labels_there in given]
+        both = np.flatnonzero(~constant)
+        if both.size:
+            back = _fit_all(
+                fit, fit_grid, there, given[both], sample.source[rest], [grid[int(index)] for index in both], seed
+            )
+            errors[fold, both] = [_error(decision(model, sample.source[held]), sample.labels[held]) for model in back]
+    return np.mean(errors, axis=0)
+
+
+def rs_pv_validation(
+    fit: Fit,
+    decision: Decision,
+    source: ArrayLike,
+    labels: ArrayLike,
+    target: ArrayLike,
+    grid: Sequence[Any],
+    folds: int = 5,
+    seed: int = 0,
+    *,
+    fit_grid: FitGrid | None = None,
+) -> np.ndarray:
+    """The paper's own criterion, R_S + PV (section 3.4): error on the source's left-out fold, plus perturbed variation.
+
+    Args:
+      fit: ``(source, labels, target, params, seed) -> model``, whose ``.pv`` is the PV that it learnt at.
+      decision: ``(model, x) -> [m]``.
+      source: ``[m_s, d]``.
+      labels: ``[m_s]`` in {-1, +1}.
+      target: ``[m_t, d]``.
+      grid: the parameters to score.
+      folds: of the source.
+      seed: of the folds, and handed to ``fit``.
+      fit_grid: fits a whole grid at once, where a method can.
+
+    Returns:
+      Scores ``[len(grid)]``, the lower the better; the PV in them is that of the whole samples.
+    """
+    risks = cross_validation(fit, decision, source, labels, target, grid, folds, seed, fit_grid=fit_grid)
+    sample = prepare(source, labels, target)
+    own = np.broadcast_to(sample.labels, (len(grid), len(sample.labels)))
+    models = _fit_all(fit, fit_grid, sample.source, own, sample.target, grid, seed)
+    return risks + np.array([float(model.pv) for model in models])
+
+
+def first_best(scores: ArrayLike) -> int:
+    """The index of the least score; among equals, up to rounding, the first.
+
+    Grids are listed from the smoothest model to the most flexible, so ties go to the smoothest. Scores that are NaN
+    or infinite are never chosen.
+
+    Args:
+      scores: ``[g]``.
+
+    Returns:
+      An index.
+
+    Example:
+      >>> first_best(np.array([0.3, 0.1 + 1e-16, 0.1]))
+      1
+    """
+    scores = np.asarray(scores, dtype=float)
+    if not np.any(np.isfinite(scores)):
+        raise ValueError("scores hold no finite number: no point of the grid can be chosen")
+    able = np.where(np.isfinite(scores), scores, np.inf)
+    return int(np.flatnonzero(able <= np.min(able) + 1e-9)[0])

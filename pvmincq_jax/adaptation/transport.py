@@ -1,0 +1,253 @@
+"""The matching as a map: source points move to their matched target points and keep their true labels.
+
+Algorithm 3 carries labels to the target points. Past a shift of some size too many of these labels are wrong, and the
+source risk must reject what is right on the target. Here the same matchings are used the other way round: a source
+point goes to the mean of the target points that it is matched with, over many random maximum matchings, and MinCq
+learns on the moved points, whose labels are true. Not in the paper.
+
+The mean over the drawn matchings is a matrix p of pair shares, whose rows and columns sum to at most 1. A row is a law
+over target points, and its mean and spread are what moves and what it costs: see `pvmincq_jax.moved_gibbs_bound`.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from pvmincq_jax._checks import (
+    check_count,
+    check_labels,
+    check_points,
+    check_positive,
+    check_same_dimension,
+    check_task,
+)
+from pvmincq_jax._types import Array, ArrayLike, MarginUnit, common_dtype, precision
+from pvmincq_jax.adaptation.label import PVMinCq, learn_vote
+from pvmincq_jax.matching.graph import space_graph
+from pvmincq_jax.matching.matching import ExpectedMatching, draw_matchings
+from pvmincq_jax.matching.selflabel import SelfLabels
+from pvmincq_jax.matching.space import Metric, make_space
+from pvmincq_jax.matching.spread import MatchedSpread
+
+__all__ = ["Transport", "barycentres", "move", "pv_transport", "pv_transport_mincq"]
+
+
+class Transport(NamedTuple):
+    """Where the source points go. A pytree of arrays.
+
+    Attributes:
+      source: the source points ``[m_s, d]``.
+      moved: the means of their matched target points ``[m_s, d]``; a point that was never matched stays.
+      weights: in which share of the matchings each source point is matched ``[m_s]``.
+      mean_distance: mean distance of the matched target points from their mean ``[m_s]``.
+      variance: mean squared distance from it ``[m_s]``.
+      pv: the perturbed variation.
+      radius: of the matchings.
+      pairs: the expected matching, as sparse pair weights.
+    """
+
+    source: ArrayLike
+    moved: ArrayLike
+    weights: ArrayLike
+    mean_distance: ArrayLike
+    variance: ArrayLike
+    pv: ArrayLike
+    radius: ArrayLike
+    pairs: ExpectedMatching
+
+    @property
+    def spread(self) -> MatchedSpread:
+        """In the form that the bounds of `pvmincq_jax.bounds` take."""
+        return MatchedSpread(*map(jnp.asarray, (self.moved, self.weights, self.mean_distance, self.variance)))
+
+
+def barycentres(source: ArrayLike, target: ArrayLike, pairs: ExpectedMatching, pv: float, radius: float) -> Transport:
+    """Moves source points by pair weights that are already there, from any matching or scaling.
+
+    z_s = sum_t p_st x_t / P_s with P_s = sum_t p_st.
+
+    Host code. `pvmincq_jax.matched_spread` has the same equations for traced arrays.
+
+    Args:
+      source: ``[m_s, d]``.
+      target: ``[m_t, d]``.
+      pairs: p, with weights above 0.
+      pv: to be kept with the result.
+      radius: to be kept with the result.
+
+    Returns:
+      A `Transport`.
+
+    Example:
+      >>> pairs = ExpectedMatching(np.array([0, 0]), np.array([0, 1]), np.array([0.25, 0.75]))
+      >>> barycentres(np.array([[5.0], [6.0]]), np.array([[0.0], [1.0]]), pairs, 0.5, 9.0).moved
+      array([[0.75],
+             [6.  ]])
+    """
+    source, target = np.asarray(source), np.asarray(target)
+
+    def gather(values: np.ndarray) -> np.ndarray:
+        return np.bincount(pairs.source, values, minlength=len(source))
+
+    weights = gather(pairs.weights)
+    share = pairs.weights / weights[pairs.source]
+    points = target[pairs.target]
+    mean = np.stack([gather(share * column) for column in points.T], axis=1)
+    moved = np.where(weights[:, None] > 0, mean, source).astype(target.dtype)
+    square = np.sum((points - moved[pairs.source]) ** 2, axis=1)
+    return Transport(source, moved, weights, gather(share * np.sqrt(square)), gather(share * square), pv, radius, pairs)
+
+
+def pv_transport(
+    source: ArrayLike,
+    target: ArrayLike,
+    radius: float,
+    *,
+    draws: int = 64,
+    seed: int = 0,
+    metric: Metric = "euclidean",
+    source_labels: ArrayLike | None = None,
+) -> Transport:
+    """Moves each source point to the mean of its matched target points, over random maximum matchings.
+
+    z_s = sum_t p_st x_t / P_s, with p_st the share of the drawn matchings that pair s with t.
+
+    A moved point is a mean of points within the radius of the original, hence within it too, if the distance is a norm.
+    Permuting the rows of either sample permutes the result and changes nothing else, up to rounding.
+
+    Args:
+      source: ``[m_s, d]``.
+      target: ``[m_t, d]``.
+      radius: pairs up to this distance may be matched. Below the bottleneck radius some points stay unmatched; above
+        it, a larger radius moves every point closer to the middle of the target.
+      draws: how many matchings.
+      seed: a non-negative integer.
+      metric: see `pvmincq_jax.match`.
+      source_labels: ``[m_s]``, only to tell source points apart that coincide, so that the order of their rows cannot.
+
+    Returns:
+      A `Transport`. It is an error if no pair is within the radius.
+
+    Example:
+      >>> transport = pv_transport(np.array([[0.0], [9.0]]), np.array([[9.5], [1.0]]), 2.0)
+      >>> transport.moved[:, 0], transport.pv
+      (array([1. , 9.5]), 0.0)
+    """
+    check_points("source", source)
+    check_points("target", target)
+    check_same_dimension("source", source, "target", target)
+    ties = None
+    if source_labels is not None:
+        check_labels("source_labels", source_labels, np.shape(source)[0], soft=False)
+        ties = np.asarray(source_labels, float)
+    dtype = common_dtype(source, target)
+    source, target = np.asarray(source, dtype), np.asarray(target, dtype)
+    graph = space_graph(make_space(source, target, metric, ties=ties), radius)
+    if not graph.neighbours.size:
+        raise ValueError(
+            f"radius {radius:g} leaves every point unmatched: the smallest distance between source and target "
+            f"is {graph.nearest:g}"
+        )
+    drawn = draw_matchings(graph, draws, seed=seed)
+    return barycentres(source, target, drawn.expected, drawn.pv, float(radius))
+
+
+def move(transport: Transport, x: ArrayLike, *, neighbours: int = 5) -> Array:
+    """Moves new points of the source domain along with their nearest source points.
+
+    T(x) = x + sum_i a_i(x) (z_i - x_i),  a_i(x) ~ P_i / |x - x_i|^2, over the nearest matched source points.
+
+    A matched source point goes where it went; in between, displacements are interpolated (Shepard).
+
+    Args:
+      transport: of `pv_transport`.
+      x: ``[m, d]``.
+      neighbours: how many source points move a new one, at least 1; 1 takes over the displacement of the nearest.
+
+    Returns:
+      ``[m, d]``, differentiable in x wherever the nearest source points do not change.
+
+    Example:
+      >>> transport = pv_transport(np.array([[0.0], [9.0]]), np.array([[9.5], [1.0]]), 2.0)
+      >>> print(move(transport, np.array([[0.0], [4.5], [9.0]]))[:, 0])
+      [1.   5.25 9.5 ]
+    """
+    check_points("x", x)
+    check_same_dimension("x", x, "source", transport.source)
+    source, shares = jnp.asarray(transport.source), jnp.asarray(transport.weights)
+    x = jnp.asarray(x, source.dtype)
+    k = min(check_count("neighbours", neighbours, 1), source.shape[0])
+    square = jnp.sum((x[:, None] - source[None]) ** 2, axis=-1)
+    far, near = jax.lax.top_k(jnp.where(shares > 0, -square, -jnp.inf), k)
+    least = -far[:, :1]
+    # Relative to the nearest, so that a source point itself outweighs all others without a division by 0.
+    closest = -far <= least
+    ratio = jnp.where(closest, 1.0, least / jnp.where(closest, 1.0, -far))
+    weight = jnp.where(jnp.isfinite(far), ratio * shares[near], 0.0)
+    weight = weight / jnp.sum(weight, axis=1, keepdims=True)
+    shift = jnp.asarray(transport.moved) - source
+    return x + jnp.sum(weight[..., None] * shift[near], axis=1)
+
+
+def pv_transport_mincq(
+    source: ArrayLike,
+    source_labels: ArrayLike,
+    target: ArrayLike,
+    *,
+    radius: float,
+    margin: float,
+    gamma: float,
+    draws: int = 64,
+    seed: int = 0,
+    margin_unit: MarginUnit = "absolute",
+    metric: Metric = "euclidean",
+) -> PVMinCq:
+    """Learns a majority vote for the target domain on the moved, truly labelled source points.
+
+    1. draw maximum matchings within the radius; 2. move each source point to the mean of its matched target points;
+    3. run MinCq on the moved points, each as heavy as it is matched, over Gaussian kernels centred on them.
+
+    Host code, as `pvmincq_jax.pv_mincq`. To choose radius, margin and gamma without target labels, see
+    `pvmincq_jax.fit_transport_validated`.
+
+    Args:
+      source: ``[m_s, d]``.
+      source_labels: ``[m_s]`` in {-1, +1}.
+      target: ``[m_t, d]``, without labels.
+      radius: pairs up to this distance may be matched.
+      margin: mu, in (0, mu_max], or a fraction of mu_max in (0, 1].
+      gamma: of the kernels exp(-gamma |x - c|^2).
+      draws: how many matchings.
+      seed: of the matchings.
+      margin_unit: how to read ``margin``.
+      metric: see `pvmincq_jax.match`.
+
+    Returns:
+      A `PVMinCq`, for `pvmincq_jax.decision` and `pvmincq_jax.predict`. Its learning sample is the moved source: the
+      centers are the moved points, and ``labels`` and ``label_weights``, both ``[m_s]``, are theirs.
+
+    Example:
+      >>> from pvmincq_jax import predict
+      >>> source, labels = np.array([[0.0], [0.2], [1.0], [1.2]]), np.array([1, 1, -1, -1])
+      >>> given = {"radius": 3.1, "margin": 0.5, "gamma": 5.0, "margin_unit": "fraction"}
+      >>> model = pv_transport_mincq(source, labels, source + 3, **given)
+      >>> print(predict(model, np.array([[3.1], [4.1]])), float(model.pv))
+      [ 1. -1.] 0.0
+    """
+    check_task(source, source_labels, target)
+    check_positive("gamma", gamma)
+    transport = pv_transport(source, target, radius, draws=draws, seed=seed, metric=metric, source_labels=source_labels)
+    return learn_on_moved(transport, source_labels, margin, gamma, margin_unit)
+
+
+def learn_on_moved(
+    transport: Transport, source_labels: ArrayLike, margin: float, gamma: float, margin_unit: MarginUnit
+) -> PVMinCq:
+    """MinCq on moved points (step 3)."""
+    moved: Any = np.asarray(transport.moved)
+    weights = np.asarray(transport.weights)
+    sample = SelfLabels(np.asarray(source_labels, float), weights, float(transport.pv), transport.pairs)
+    with precision(moved.dtype):
+        return learn_vote(moved, weights > 0, moved, sample, float(transport.radius), margin, gamma, margin_unit)

@@ -1,0 +1,417 @@
+"""PAC-Bayes bounds on the risk of a majority vote, from what a sample says of it (Germain et al., JMLR 2015).
+
+With probability at least 1 - delta over samples of m independent examples, the bounds hold for all posteriors Q at
+once, for voters fixed before the sample was drawn and votes in [-1, 1]. ``kl`` is the divergence KL(Q || P) from a
+prior fixed beforehand too. Kernels centred on the sample itself break that precondition: centre them on other points.
+
+Every function works elementwise on arrays that broadcast. Values that are out of range raise a ValueError, or give NaN
+where they are traced.
+
+References:
+  Germain, Lacasse, Laviolette, Marchand, Roy. Risk bounds for the majority vote: from a PAC-Bayesian analysis to a
+  learning algorithm. JMLR 16, 2015.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from pvmincq_jax._checks import check_finite, check_rank, is_traced
+from pvmincq_jax._types import Array, ArrayLike
+from pvmincq_jax.bounds.kl import (
+    _half_kl,
+    binary_kl,
+    check_between,
+    floating,
+    kl_inverse_lower,
+    kl_inverse_upper,
+    known,
+)
+
+__all__ = [
+    "binary_kl",
+    "kl_inverse_lower",
+    "kl_inverse_upper",
+    "pac_bayes_disagreement",
+    "pac_bayes_gibbs_risk",
+    "pac_bayes_joint_error",
+    "pac_bayes_xi",
+    "pac_bound_0",
+    "pac_bound_1",
+    "pac_bound_2",
+    "quasi_uniform_kl",
+]
+
+# Gibbs risk and disagreement come out of sums over votes, so a pair on the edge of what is possible may cross it by
+# rounding, in float32 by about this much.
+_ROUNDING = 1e-6
+
+
+def _check_sample(m: ArrayLike, kl: ArrayLike, delta: ArrayLike) -> None:
+    check_between("m", m, 1, np.inf)
+    check_between("kl", kl, 0, np.inf)
+    check_between("delta", delta, 0, 1, open_ends=True)
+
+
+def _check_pair(gibbs_risk: ArrayLike, disagreement: ArrayLike) -> None:
+    """A pair that some vote can have: its margin's variance is not negative."""
+    check_between("gibbs_risk", gibbs_risk, 0, 1)
+    check_between("disagreement", disagreement, 0, 0.5)
+    if is_traced(gibbs_risk, disagreement):
+        return
+    risk = np.asarray(gibbs_risk)
+    if np.any(np.asarray(disagreement) > 2 * risk * (1 - risk) + _ROUNDING):
+        raise ValueError(
+            f"disagreement must be at most 2 r (1 - r) for a Gibbs risk of r: no vote has risk {gibbs_risk} and "
+            f"disagreement {disagreement}"
+        )
+
+
+def _sample_inside(m: Array, kl: Array, delta: Array) -> Array:
+    return (m >= 1) & (kl >= 0) & (delta > 0) & (delta < 1)
+
+
+def _pair_inside(risk: Array, disagreement: Array) -> Array:
+    return (risk >= 0) & (risk <= 1) & (disagreement >= 0) & (disagreement <= 2 * risk * (1 - risk) + _ROUNDING)
+
+
+def pac_bayes_xi(m: ArrayLike) -> Array:
+    """The constant of the kl bounds, between sqrt(m) and 2 sqrt(m), which other texts put in its place.
+
+    xi(m) = sum_{k=0}^m C(m, k) (k/m)^k (1 - k/m)^(m-k).
+
+    By Abel's identity this is sum_{j=0}^m m! / ((m-j)! m^j), whose terms are running products of 1 - i/m. Up to
+    m = 64 these are summed; beyond, the sum is 1 + Q(m) for Ramanujan's function Q, whose expansion in m^(-1/2) (Knuth,
+    Seminumerical Algorithms) is right there to nine digits.
+
+    Args:
+      m: sample sizes, at least 1.
+
+    Returns:
+      xi(m), elementwise.
+
+    Example:
+      >>> print(*(f"{xi:.3f}" for xi in pac_bayes_xi(np.array([1, 2, 1000]))))
+      2.000 2.500 40.303
+    """
+    check_between("m", m, 1, np.inf)
+    (m,) = floating(m)
+    index = jnp.arange(64, dtype=m.dtype)
+    few = jnp.minimum(m, 64.0)[..., None]
+    exact = 1 + jnp.sum(jnp.cumprod(jnp.maximum(1 - index / few, 0.0), axis=-1), axis=-1)
+    many = jnp.maximum(m, 64.0)
+    half_powers = 1 + 1 / (12 * many) + 1 / (288 * many**2) - 139 / (51840 * many**3)
+    expansion = jnp.sqrt(jnp.pi * many / 2) * half_powers + 2 / 3 - 4 / (135 * many) + 8 / (2835 * many**2)
+    return known(m >= 1, jnp.where(m <= 64, exact, expansion))
+
+
+def pac_bayes_gibbs_risk(gibbs_risk: ArrayLike, m: ArrayLike, kl: ArrayLike, delta: ArrayLike = 0.05) -> Array:
+    """Upper bound on the true Gibbs risk r, from its value on the sample r_S.
+
+    kl(r_S || r) <= (KL(Q || P) + log(xi(m) / delta)) / m.
+
+    Args:
+      gibbs_risk: on the sample, in [0, 1].
+      m: size of the sample.
+      kl: KL(Q || P).
+      delta: probability that the bound fails.
+
+    Returns:
+      A probability; increasing in the risk and in kl, decreasing in m and in delta.
+    """
+    check_between("gibbs_risk", gibbs_risk, 0, 1)
+    _check_sample(m, kl, delta)
+    gibbs_risk, m, kl, delta = floating(gibbs_risk, m, kl, delta)
+    return known(
+        _sample_inside(m, kl, delta), kl_inverse_upper(gibbs_risk, (kl + jnp.log(pac_bayes_xi(m) / delta)) / m)
+    )
+
+
+def pac_bayes_disagreement(disagreement: ArrayLike, m: ArrayLike, kl: ArrayLike, delta: ArrayLike = 0.05) -> Array:
+    """Lower bound on the true expected disagreement d, from its value on the sample d_S. No label is needed.
+
+    kl(d_S || d) <= (2 KL(Q || P) + log(xi(m) / delta)) / m: a pair of voters is drawn from Q x Q, whose divergence
+    from P x P is twice that of Q from P.
+
+    Args:
+      disagreement: on the sample, in [0, 1/2].
+      m: size of the sample.
+      kl: KL(Q || P).
+      delta: probability that the bound fails.
+
+    Returns:
+      A probability; increasing in the disagreement, m and delta, decreasing in kl.
+    """
+    check_between("disagreement", disagreement, 0, 0.5)
+    _check_sample(m, kl, delta)
+    disagreement, m, kl, delta = floating(disagreement, m, kl, delta)
+    return known(
+        _sample_inside(m, kl, delta), kl_inverse_lower(disagreement, (2 * kl + jnp.log(pac_bayes_xi(m) / delta)) / m)
+    )
+
+
+def pac_bayes_joint_error(joint_error: ArrayLike, m: ArrayLike, kl: ArrayLike, delta: ArrayLike = 0.05) -> Array:
+    """Upper bound on the true joint error e, how often two voters of Q err together, from its value on the sample e_S.
+
+    kl(e_S || e) <= (2 KL(Q || P) + log(xi(m) / delta)) / m, where e = R(G_Q) - d_Q / 2.
+
+    Args:
+      joint_error: on the sample, in [0, 1].
+      m: size of the sample.
+      kl: KL(Q || P).
+      delta: probability that the bound fails.
+
+    Returns:
+      A probability; increasing in the joint error and in kl, decreasing in m and in delta.
+    """
+    check_between("joint_error", joint_error, 0, 1)
+    _check_sample(m, kl, delta)
+    joint_error, m, kl, delta = floating(joint_error, m, kl, delta)
+    return known(
+        _sample_inside(m, kl, delta), kl_inverse_upper(joint_error, (2 * kl + jnp.log(pac_bayes_xi(m) / delta)) / m)
+    )
+
+
+def pac_bound_0(gibbs_risk: ArrayLike, m: ArrayLike, kl: ArrayLike, delta: ArrayLike = 0.05) -> Array:
+    """PAC-Bound 0: the vote errs at most twice as often as the Gibbs classifier.
+
+    R(B_Q) <= 2 min(1/2, r), with r from `pac_bayes_gibbs_risk`.
+
+    Args:
+      gibbs_risk: on the sample, in [0, 1].
+      m: size of the sample.
+      kl: KL(Q || P).
+      delta: probability that the bound fails.
+
+    Returns:
+      A bound in [0, 1]; increasing in the risk and in kl, decreasing in m and in delta.
+
+    Example:
+      >>> print(f"{pac_bound_0(0.2, 1000, 2.0):.4f}")
+      0.5121
+    """
+    return 2 * jnp.minimum(pac_bayes_gibbs_risk(gibbs_risk, m, kl, delta), 0.5)
+
+
+def pac_bound_1(
+    gibbs_risk: ArrayLike,
+    disagreement: ArrayLike,
+    m: ArrayLike,
+    kl: ArrayLike,
+    delta: ArrayLike = 0.05,
+    *,
+    disagreement_m: ArrayLike | None = None,
+) -> Array:
+    """PAC-Bound 1: the C-bound on the worst Gibbs risk and the worst disagreement, each bounded with delta / 2.
+
+    R(B_Q) <= 1 - (1 - 2 min(1/2, r))^2 / (1 - 2 d), with r from `pac_bayes_gibbs_risk` and d from
+    `pac_bayes_disagreement`.
+
+    Args:
+      gibbs_risk: on the sample, in [0, 1].
+      disagreement: on the sample, in [0, 1/2].
+      m: size of the sample.
+      kl: KL(Q || P).
+      delta: probability that the bound fails.
+      disagreement_m: size of the sample, labelled or not, on which the disagreement was taken, if another (this is
+        PAC-Bound 1').
+
+    Returns:
+      A bound in [0, 1]; increasing in the risk and in kl, decreasing in the disagreement, m and delta.
+
+    Example:
+      >>> print(f"{pac_bound_1(0.2, 0.3, 1000, 2.0):.4f}")
+      0.5605
+    """
+    if disagreement_m is None:
+        # Of one sample, both come from one vote; of two samples, they need not.
+        _check_pair(gibbs_risk, disagreement)
+        disagreement_m = m
+    _check_sample(m, kl, delta)
+    check_between("disagreement_m", disagreement_m, 1, np.inf)
+    gibbs_risk, disagreement, m, disagreement_m, kl, delta = floating(
+        gibbs_risk, disagreement, m, disagreement_m, kl, delta
+    )
+    risk = jnp.minimum(pac_bayes_gibbs_risk(gibbs_risk, m, kl, delta / 2), 0.5)
+    lowest = pac_bayes_disagreement(disagreement, disagreement_m, kl, delta / 2)
+    # A disagreement of 1/2 is a vote of margin 0, whose risk may be 1.
+    second = 1 - 2 * lowest
+    bound = 1 - (1 - 2 * risk) ** 2 / jnp.where(second > 0, second, 1.0)
+    # Two worst cases that no one vote can have together may put the C-bound below 0.
+    return jnp.where(risk < 0.5, jnp.maximum(bound, 0.0), jnp.where(jnp.isnan(risk + lowest), jnp.nan, 1.0))
+
+
+def pac_bound_2(
+    gibbs_risk: ArrayLike, disagreement: ArrayLike, m: ArrayLike, kl: ArrayLike, delta: ArrayLike = 0.05
+) -> Array:
+    """PAC-Bound 2: the worst C-bound over disagreement d and joint error e, bounded together.
+
+    R(B_Q) <= sup 1 - (1 - 2e - d)^2 / (1 - 2d), over all (d, e) of a vote of Gibbs risk e + d/2 < 1/2 for which
+
+    kl(d_S, e_S || d, e) <= (2 KL(Q || P) + log((xi(m) + m) / delta)) / m,
+
+    the divergence between distributions on three events: voters disagree, err together, are right together. If some
+    such pair reaches a Gibbs risk of 1/2, the bound is 1.
+
+    Args:
+      gibbs_risk: on the sample, in [0, 1].
+      disagreement: on the sample, in [0, 1/2].
+      m: size of the sample.
+      kl: KL(Q || P).
+      delta: probability that the bound fails.
+
+    Returns:
+      A bound in [0, 1]; increasing in the risk and in kl, decreasing in the disagreement, m and delta. First
+      derivatives are exact; second ones are NaN.
+
+    Example:
+      >>> print(f"{pac_bound_2(0.2, 0.3, 1000, 2.0):.5f}")
+      0.36044
+
+    The authors' program prints 0.360433 there: its search stops short of the edge of the region by its tolerance.
+    """
+    _check_pair(gibbs_risk, disagreement)
+    _check_sample(m, kl, delta)
+    risk, disagreement, m, kl, delta = jnp.broadcast_arrays(*floating(gibbs_risk, disagreement, m, kl, delta))
+    budget = (2 * kl + jnp.log((pac_bayes_xi(m) + m) / delta)) / m
+    inside = _pair_inside(risk, disagreement) & _sample_inside(m, kl, delta)
+    return known(inside, _worst_c_bound(disagreement, jnp.maximum(risk - disagreement / 2, 0.0), budget))
+
+
+# PAC-Bound 2 is a convex problem. With s = 1 - 2e - d and v = 1 - 2d, the C-bound is 1 - s^2 / v. A vote can have
+# (d, e) iff s^2 <= v, that is iff the C-bound is not negative; as the sample's own pair is among them, that condition
+# never binds at the worst pair. What remains is to minimise s^2 / v, convex, over a convex set, the ball in kl. As
+#   s^2 / v = max_a 2 a s - a^2 v,
+# minimum and maximum change places: for each slope a a linear function is minimised over the ball, or
+# <l, p> with l = (2 - 2a, 4, 0) maximised over p = (d, e, 1 - d - e), and at the best slope s = a v. The linear problem
+# has the solution p_i = scale p_S,i / (nu - l_i), where nu > 4 spends the budget. Both nu and a are found by halving.
+# At the solution, the derivative of the value is that of the Lagrangian alone (envelope theorem):
+#   d bound = a scale (d budget - sum_i log(p_S,i / p_i) d p_S,i),
+# and p_S,i / p_i = (nu - l_i) / scale. It is monotone as the theory says: in the Gibbs risk at a fixed d_S by
+# nu > nu - 4, in d_S at a fixed Gibbs risk by (nu - 2 + 2a)^2 > nu (nu - 4).
+@jax.custom_jvp
+@jax.jit
+def _worst_c_bound(disagreement: Array, joint_error: Array, budget: Array) -> Array:
+    _, gaps, scale = _worst_pair(disagreement, joint_error, budget)
+    first, second = _worst_moments(disagreement, joint_error, gaps, scale)
+    usable = (first > 0) & (second > 0)
+    ratio = jnp.where(usable, first, 0.0) / jnp.sqrt(jnp.where(usable, second, 1.0))
+    return jnp.clip(1 - ratio**2, 0.0, 1.0)
+
+
+@_worst_c_bound.defjvp
+def _worst_c_bound_jvp(primals: tuple[Array, ...], tangents: tuple[Array, ...]) -> tuple[Array, Array]:
+    disagreement_dot, joint_dot, budget_dot = tangents
+    value = _worst_c_bound(*primals)
+    slope, (w_d, w_e, w_0), scale = _worst_pair(*primals)
+    # log(p_S,i / p_i) up to a constant, which the tangents' sum of 0 cancels.
+    spent = (jnp.log(w_d) - jnp.log(w_0)) * disagreement_dot + (jnp.log(w_e) - jnp.log(w_0)) * joint_dot
+    rate = jnp.where(value < 1, slope * scale, 0.0)
+    return value, rate * (budget_dot - spent)
+
+
+def _worst_moments(
+    disagreement: Array, joint_error: Array, gaps: tuple[Array, Array, Array], scale: Array
+) -> tuple[Array, Array]:
+    """s and v at p_i = scale p_S,i / gap_i; what is left of the mass goes to the joint error."""
+    d = scale * disagreement / gaps[0]
+    correct = scale * jnp.maximum(1 - disagreement - joint_error, 0.0) / gaps[2]
+    # s = 1 - 2e - d = (1 - d - e) - e and e = 1 - d - (1 - d - e).
+    return 2 * correct + d - 1, 1 - 2 * d
+
+
+@jax.custom_jvp
+@jax.jit
+def _worst_pair(
+    disagreement: Array, joint_error: Array, budget: Array
+) -> tuple[Array, tuple[Array, Array, Array], Array]:
+    """The slope a, the gaps nu - l_i of (d, e, the rest), and the scale at the worst pair."""
+    correct = jnp.maximum(1 - disagreement - joint_error, 0.0)
+    # Exponents of nu - 4 between which the budget is always spent, to the limits of the dtype.
+    lowest = jnp.log(jnp.finfo(budget.dtype).tiny) / 2
+    highest = -jnp.log(jnp.finfo(budget.dtype).eps)
+
+    def gaps_at(exponent: Array, slope: Array) -> tuple[Array, Array, Array]:
+        w_e = jnp.exp(exponent)
+        return w_e + 2 + 2 * slope, w_e, w_e + 4
+
+    def spent(gaps: tuple[Array, Array, Array]) -> Array:
+        # sum p_S log w + log sum p_S / w, written around the mean of w so that it keeps its digits where w is large.
+        w_d, w_e, w_0 = gaps
+        mean = disagreement * w_d + joint_error * w_e + correct * w_0
+        r_d, r_e, r_0 = w_d / mean - 1, w_e / mean - 1, w_0 / mean - 1
+        logs = disagreement * jnp.log1p(r_d) + joint_error * jnp.log(w_e / mean) + correct * jnp.log1p(r_0)
+        inverse = disagreement * r_d**2 * mean / w_d + joint_error * r_e**2 * mean / w_e + correct * r_0**2 * mean / w_0
+        return logs + jnp.log1p(inverse)
+
+    def inner(slope: Array) -> tuple[tuple[Array, Array, Array], Array]:
+        def halve(_: Array, bracket: tuple[Array, Array]) -> tuple[Array, Array]:
+            low, high = bracket
+            middle = (low + high) / 2
+            over = spent(gaps_at(middle, slope)) > budget
+            return jnp.where(over, middle, low), jnp.where(over, high, middle)
+
+        ends = (jnp.full_like(budget, lowest), jnp.full_like(budget, highest))
+        _, exponent = jax.lax.fori_loop(0, 56, halve, ends)
+        gaps = gaps_at(exponent, slope)
+        # This form of the scale spends the budget exactly, also where e_S = 0 and no nu does: then nu = 4, and the
+        # mass that is left goes to the joint error.
+        logs = disagreement * jnp.log(gaps[0]) + joint_error * exponent + correct * jnp.log(gaps[2])
+        return gaps, jnp.exp(logs - budget)
+
+    def outer(_: Array, bracket: tuple[Array, Array]) -> tuple[Array, Array]:
+        low, high = bracket
+        slope = (low + high) / 2
+        first, second = _worst_moments(disagreement, joint_error, *inner(slope))
+        rising = first > slope * second
+        return jnp.where(rising, slope, low), jnp.where(rising, high, slope)
+
+    # Above slope 1 the worst d is below d_S, so there a = s / v <= v^(-1/2) <= (1 - 2 d_S)^(-1/2).
+    steepest = 1 / jnp.sqrt(jnp.maximum(1 - 2 * disagreement, jnp.finfo(budget.dtype).eps))
+    low, high = jax.lax.fori_loop(0, 56, outer, (jnp.zeros_like(budget), jnp.maximum(steepest, 1.0)))
+    slope = (low + high) / 2
+    gaps, scale = inner(slope)
+    return slope, gaps, scale
+
+
+@_worst_pair.defjvp
+def _worst_pair_jvp(primals: tuple[Array, ...], tangents: tuple[Array, ...]) -> tuple[Any, Any]:
+    # Halving has no derivative; a NaN says so where a zero would lie.
+    out = _worst_pair(*primals)
+    unknown = sum(tangents) * jnp.nan
+    return out, jax.tree.map(lambda leaf: jnp.broadcast_to(unknown, leaf.shape), out)
+
+
+def quasi_uniform_kl(weights: ArrayLike) -> Array:
+    """KL(Q || P) of the posterior that MinCq's signed weights stand for, from the uniform prior on its 2n voters.
+
+    Voter h_j has mass (1/n + w_j) / 2 and its complement -h_j has (1/n - w_j) / 2, so that
+
+    KL(Q || P) = mean_j kl((1 + n w_j) / 2 || 1/2), at most log 2.
+
+    Args:
+      weights: ``[n]``, each in [-1/n, 1/n].
+
+    Returns:
+      A scalar; NaN for traced weights outside the box.
+
+    Example:
+      >>> print(f"{quasi_uniform_kl(np.array([0.5, -0.5])):.4f} {quasi_uniform_kl(np.array([0.0, 0.0])):.4f}")
+      0.6931 0.0000
+    """
+    check_rank("weights", weights, 1)
+    check_finite("weights", weights)
+    n = np.shape(weights)[0]
+    if not is_traced(weights) and np.max(np.abs(np.asarray(weights))) * n > 1 + _ROUNDING:
+        raise ValueError(
+            f"weights must lie in [-1/n, 1/n] for n = {n} voters; the largest size is "
+            f"{np.max(np.abs(np.asarray(weights))):g}"
+        )
+    (scaled,) = floating(weights)
+    scaled = scaled * n
+    # A solver may leave the box by rounding.
+    mass = (1 + jnp.clip(scaled, -1.0, 1.0)) / 2
+    half = jnp.full_like(mass, 0.5)
+    return jnp.mean(known(jnp.abs(scaled) <= 1 + _ROUNDING, _half_kl(mass, half) + _half_kl(1 - mass, half)))

@@ -1,0 +1,312 @@
+"""Random maximum matchings of a bipartite graph, many at a time, by forests of augmenting paths in NumPy.
+
+A *lane* is one draw. All lanes of a call share the graph and go through the same array operations, each with its own
+random stream, so a lane's matching is the same whichever lanes run beside it. In every lane the source points are
+renumbered by a random permutation (a *slot* is a source point under that number), and every other choice is made by
+slot numbers, by random neighbours, or by random keys: never by the order in which the graph holds its vertices.
+
+One phase grows a forest from all unmatched slots at once, level by level. A target point joins one tree only, so the
+paths by which trees reach unmatched targets share no vertex, and the matching is augmented along all of them together.
+Phases on a few random edges per point come first: they are cheap and find nearly everything. The rest is a maximum
+flow on a sparse part of the graph, by SciPy's Dinic, to which a search over all edges keeps adding the edges that it
+needs, until that search finds no path: then the matching is maximum (Berge).
+"""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import maximum_flow
+
+from pvmincq_jax.matching.graph import RadiusGraph
+
+__all__: list[str] = []
+
+# Edges handled at once, and so also how many lanes share a call.
+BLOCK = 1 << 21
+# Random neighbours of each point in a cheap phase, and in the sparse part that a flow is sought in.
+_SAMPLED = 4
+_SPARSE = 8
+# Most cheap phases, and most phases over all edges, before a flow takes over.
+_SAMPLED_PHASES = 16
+_FULL_PHASES = 3
+# A search with more levels runs along a long thin graph, where arrays are the wrong tool.
+_LEVELS = 256
+# Graphs of so few edges per point go to the flow whole.
+_FEW = 24
+
+# From a frontier of slots and the reached targets, the claims: (slot, target), each target once.
+_Expand = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
+
+
+class _Lanes(NamedTuple):
+    """The matchings of all lanes; targets are numbered lane by lane, as slots are.
+
+    Attributes:
+      streams: one random generator per lane.
+      vertex: the source vertex of each slot ``[lanes * m_s]``.
+      of_slot: the target matched with each slot, or -1.
+      of_target: the slot matched with each target, or -1 ``[lanes * m_t]``.
+      degree: neighbours of each slot.
+      sizes: source and target points of one lane.
+    """
+
+    streams: list[np.random.Generator]
+    vertex: np.ndarray
+    of_slot: np.ndarray
+    of_target: np.ndarray
+    degree: np.ndarray
+    sizes: tuple[int, int]
+
+    def matched(self) -> np.ndarray:
+        """Pairs in each lane."""
+        return np.count_nonzero(self.of_slot.reshape(len(self.streams), -1) >= 0, axis=1)
+
+
+def _start(graph: RadiusGraph, seed: int, draws: Sequence[int]) -> _Lanes:
+    sources, targets = graph.source_rows.size, graph.target_rows.size
+    streams = [np.random.default_rng([seed, draw]) for draw in draws]
+    vertex = np.concatenate([stream.permutation(sources) for stream in streams])
+    unmatched = np.full(len(streams) * targets, -1)
+    return _Lanes(
+        streams, vertex, np.full(vertex.size, -1), unmatched, np.diff(graph.starts)[vertex], (sources, targets)
+    )
+
+
+def draw_lanes(graph: RadiusGraph, seed: int, draws: Sequence[int], known: np.ndarray | None = None) -> np.ndarray:
+    """Draws maximum matchings; the draw of a given number does not depend on the others in the call.
+
+    Args:
+      graph: a `RadiusGraph`.
+      seed: of the whole series.
+      draws: the numbers of the draws in the series.
+      known: one maximum matching, in the form of a row of the result. Its size spares each lane the proof that it has
+        arrived, and its edges make any sparse part of the graph that holds them large enough for a maximum matching.
+
+    Returns:
+      The source vertex matched with each target vertex, or -1 ``[draws, m_t]``.
+    """
+    lanes = _start(graph, seed, draws)
+    if known is None:
+        most = min(np.count_nonzero(np.diff(graph.starts)), np.count_nonzero(np.bincount(graph.neighbours)))
+    else:
+        most = np.count_nonzero(known >= 0)
+    _grow(graph, lanes, int(most), known)
+    partners = lanes.of_target.reshape(len(draws), -1)
+    return np.where(partners >= 0, lanes.vertex[partners], -1)
+
+
+def _grow(graph: RadiusGraph, lanes: _Lanes, most: int, known: np.ndarray | None) -> None:
+    """Makes the matching of each lane maximum; no lane can have more than ``most`` pairs."""
+    active = lanes.matched() < most
+    for _ in range(_SAMPLED_PHASES):
+        if not active.any():
+            break
+        found = _phase(lanes, active, _sampled(graph, lanes, active)).found
+        active &= (found > 0) & (lanes.matched() < most)
+    active = lanes.matched() < most
+    for _ in range(_FULL_PHASES if _few(graph) else 0):
+        if not active.any():
+            break
+        outcome = _phase(lanes, active, _full(graph, lanes))
+        # A lane that was searched to the end without a path is proven.
+        active &= (lanes.matched() < most) & ((outcome.found > 0) | outcome.cut)
+    for lane in np.flatnonzero(active):
+        _finish(graph, lanes, int(lane), most, known)
+
+
+def _few(graph: RadiusGraph) -> bool:
+    """Whether a sparse part of the graph would not be much smaller than the graph."""
+    return graph.neighbours.size <= _FEW * (graph.source_rows.size + graph.target_rows.size)
+
+
+class _Outcome(NamedTuple):
+    """Of a phase: paths found in each lane, whether its search was cut short, and the edges of the forest."""
+
+    found: np.ndarray
+    cut: np.ndarray
+    slot: np.ndarray
+    target: np.ndarray
+
+
+def _phase(lanes: _Lanes, active: np.ndarray, expand: _Expand) -> _Outcome:
+    """Grows one forest and augments along its paths.
+
+    Args:
+      lanes: changed in place.
+      active: lanes to search ``[lanes]``.
+      expand: which edges to look at.
+
+    Returns:
+      An `_Outcome`.
+    """
+    sources, targets = lanes.sizes
+    roots = np.flatnonzero((lanes.of_slot < 0) & (lanes.degree > 0) & np.repeat(active, sources))
+    tree = np.empty(lanes.vertex.size, dtype=np.int64)
+    tree[roots] = roots
+    ending = np.full(lanes.vertex.size, -1)
+    reached = np.zeros(lanes.of_target.size, dtype=bool)
+    parent = np.empty(lanes.of_target.size, dtype=np.int64)
+    frontier = roots
+    for _ in range(_LEVELS):
+        if not frontier.size:
+            break
+        slot, target = expand(frontier, reached)
+        reached[target] = True
+        parent[target] = slot
+        grown = lanes.of_target[target]
+        free = grown < 0
+        ending[tree[slot[free]]] = target[free]
+        grown, slot = grown[~free], slot[~free]
+        tree[grown] = tree[slot]
+        # A tree with its path in hand grows no further, which leaves the other trees more room.
+        frontier = grown[ending[tree[grown]] < 0]
+    cut = np.zeros(active.size, dtype=bool)
+    cut[frontier // sources] = True
+    at = ending[roots]
+    at = at[at >= 0]
+    found = np.bincount(at // targets, minlength=active.size)
+    forest = np.flatnonzero(reached)
+    outcome = _Outcome(found, cut, parent[forest], forest)
+    while at.size:
+        slot = parent[at]
+        before = lanes.of_slot[slot]
+        lanes.of_slot[slot] = at
+        lanes.of_target[at] = slot
+        at = before[before >= 0]
+    return outcome
+
+
+def _sampled(graph: RadiusGraph, lanes: _Lanes, active: np.ndarray) -> _Expand:
+    """Edges to a few random neighbours of every slot, drawn afresh; a tie goes to the later random slot."""
+    sources, targets = lanes.sizes
+    uniform = np.empty((active.size, _SAMPLED, sources), dtype=np.float32)
+    for lane in np.flatnonzero(active):
+        lanes.streams[lane].random(out=uniform[lane], dtype=np.float32)
+    claim = np.empty(lanes.of_target.size, dtype=np.int64)
+
+    def expand(frontier: np.ndarray, reached: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        lane, place = np.divmod(frontier, sources)
+        degree = lanes.degree[frontier]
+        first = graph.starts[lanes.vertex[frontier]]
+        some = uniform[lane, :, place].T
+        # Rounding could carry a uniform number just below 1 to the end of the row.
+        entry = first + np.minimum((some * degree).astype(np.int64), degree - 1)
+        target = (graph.neighbours[entry] + lane * targets).ravel()
+        slot = np.broadcast_to(frontier, entry.shape).ravel()
+        new = np.flatnonzero(~reached[target])
+        target, slot = target[new], slot[new]
+        number = np.arange(target.size)
+        claim[target] = number
+        won = np.flatnonzero(claim[target] == number)
+        return slot[won], target[won]
+
+    return expand
+
+
+def _full(graph: RadiusGraph, lanes: _Lanes) -> _Expand:
+    """All edges; a target goes to the slot of the largest key."""
+    sources, targets = lanes.sizes
+    # The sum of a random number of the slot and one of the target, modulo 2^31: for one target a random slot, and for
+    # another target another one, so that no slot sweeps up all targets in its reach.
+    slot_key = np.concatenate([stream.integers(1 << 31, size=sources) for stream in lanes.streams])
+    target_key = np.concatenate([stream.integers(1 << 31, size=targets) for stream in lanes.streams])
+    best = np.empty(lanes.of_target.size, dtype=np.int64)
+
+    def claims(part: np.ndarray, reached: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        degree = lanes.degree[part]
+        offset = np.cumsum(degree) - degree
+        entry = np.arange(int(degree.sum())) + np.repeat(graph.starts[lanes.vertex[part]] - offset, degree)
+        target = graph.neighbours[entry] + np.repeat(part // sources * targets, degree)
+        new = np.flatnonzero(~reached[target])
+        target, slot = target[new], np.repeat(part, degree)[new]
+        key = (((slot_key[slot] + target_key[target]) & ((1 << 31) - 1)) << 32) + np.arange(target.size)
+        best[target] = -1
+        np.maximum.at(best, target, key)
+        won = np.flatnonzero(best[target] == key)
+        won = won[np.argsort(key[won])]
+        reached[target[won]] = True
+        return slot[won], target[won]
+
+    def expand(frontier: np.ndarray, reached: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        # Slot order is random, so the cut into blocks is too; a graph that needs a cut has its call to itself.
+        frontier = np.sort(frontier)
+        block = np.cumsum(lanes.degree[frontier]) // (BLOCK + 1) * (len(lanes.streams) == 1)
+        parts = np.split(frontier, np.flatnonzero(np.diff(block)) + 1)
+        slots, found = zip(*(claims(part, reached) for part in parts), strict=True)
+        return np.concatenate(slots), np.concatenate(found)
+
+    return expand
+
+
+def _finish(graph: RadiusGraph, lanes: _Lanes, lane: int, most: int, known: np.ndarray | None) -> None:
+    """Completes the matching of one lane, by flows on a part of the graph that grows as far as it must."""
+    sources, targets = lanes.sizes
+    slots, aims = slice(lane * sources, (lane + 1) * sources), slice(lane * targets, (lane + 1) * targets)
+    one = _Lanes(
+        [lanes.streams[lane]],
+        lanes.vertex[slots],
+        np.maximum(lanes.of_slot[slots] - lane * targets, -1),
+        np.maximum(lanes.of_target[aims] - lane * sources, -1),
+        lanes.degree[slots],
+        lanes.sizes,
+    )
+    if _few(graph) or not _flow_on_parts(graph, one, most, known):
+        slot = np.repeat(np.arange(sources), one.degree)
+        first = graph.starts[one.vertex] - np.cumsum(one.degree) + one.degree
+        _flow(one, slot, graph.neighbours[np.arange(slot.size) + np.repeat(first, one.degree)])
+    lanes.of_slot[slots] = np.where(one.of_slot >= 0, one.of_slot + lane * targets, -1)
+    lanes.of_target[aims] = np.where(one.of_target >= 0, one.of_target + lane * sources, -1)
+
+
+def _flow_on_parts(graph: RadiusGraph, lanes: _Lanes, most: int, known: np.ndarray | None) -> bool:
+    """Completes a single lane; False if a search was cut short, so that the matching may not be maximum yet."""
+    slots, aims = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
+    linked = np.repeat(np.flatnonzero(lanes.degree), _SPARSE)
+    while True:
+        entry = (lanes.streams[0].random(linked.size) * lanes.degree[linked]).astype(np.int64)
+        entry += graph.starts[lanes.vertex[linked]]
+        slots, aims = np.concatenate([slots, linked]), np.concatenate([aims, graph.neighbours[entry]])
+        _flow(lanes, slots, aims)
+        if lanes.matched()[0] == most:
+            return True
+        if known is not None:
+            pairs = np.flatnonzero(known >= 0)
+            slots = np.concatenate([slots, np.argsort(lanes.vertex)[known[pairs]]])
+            aims = np.concatenate([aims, pairs])
+            continue
+        outcome = _phase(lanes, np.array([True]), _full(graph, lanes))
+        if not outcome.found[0]:
+            return not outcome.cut[0]
+        if lanes.matched()[0] == most:
+            return True
+        # The forest holds edges that were missing on the way to unmatched targets.
+        slots, aims = np.concatenate([slots, outcome.slot]), np.concatenate([aims, outcome.target])
+
+
+def _flow(lanes: _Lanes, slot: np.ndarray, target: np.ndarray) -> None:
+    """Completes the matching of a single lane on the given edges, by a maximum flow in the residual network.
+
+    Arcs lead from a slot along its edges to targets, and from a matched target back to its slot. A matched target has
+    that one way out, and its slot that one way in, so no vertex carries two paths.
+    """
+    sources, targets = lanes.sizes
+    # Targets are renumbered at random, as slots are: the flow follows the order of its arcs.
+    number = lanes.streams[0].permutation(targets)
+    matched = np.flatnonzero(lanes.of_slot >= 0)
+    exposed, free = np.flatnonzero(lanes.of_slot < 0), np.flatnonzero(lanes.of_target < 0)
+    other = lanes.of_slot[slot] != target
+    begin, end = sources + targets, sources + targets + 1
+    held, given = sources + number[lanes.of_slot[matched]], sources + number[free]
+    tails = [slot[other], held, np.full(exposed.size, begin), given]
+    heads = [sources + number[target[other]], matched, exposed, np.full(free.size, end)]
+    tail, head = np.concatenate(tails).astype(np.int32), np.concatenate(heads).astype(np.int32)
+    network = csr_array((np.ones(tail.size, dtype=np.int32), (tail, head)), shape=(end + 1, end + 1))
+    flow = maximum_flow(network, begin, end, method="dinic").flow.tocoo()
+    used = (flow.data > 0) & (flow.row < sources) & (flow.col >= sources) & (flow.col < begin)
+    # Every slot on a path gets one new target; the pairs that the path passed are gone with it.
+    lanes.of_slot[flow.row[used]] = np.argsort(number)[flow.col[used] - sources]
+    lanes.of_target[:] = -1
+    matched = np.flatnonzero(lanes.of_slot >= 0)
+    lanes.of_target[lanes.of_slot[matched]] = matched

@@ -1,0 +1,176 @@
+"""The radius graph of two samples: which source and target points lie within reach of each other."""
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.spatial import cKDTree
+
+from pvmincq_jax._checks import check_positive
+from pvmincq_jax._types import ArrayLike
+from pvmincq_jax.matching.space import PAIR_BLOCK, TREE_DIMENSIONS, Metric, Space, make_space
+
+__all__ = ["RadiusGraph", "radius_graph"]
+
+# With a larger share of all pairs in reach, looking at every pair beats a KD-tree.
+_TREE_DENSITY = 0.03
+
+
+class RadiusGraph(NamedTuple):
+    """All pairs within a radius, stored by source point (compressed rows), in the order that the points decide.
+
+    Attributes:
+      starts: ``[m_s + 1]``; the neighbours of source vertex s are entries ``starts[s]`` to ``starts[s + 1]``.
+      neighbours: target vertices ``[edges]``.
+      distances: ``[edges]``.
+      source_rows: ``[m_s]``, the row of each source vertex in the sample as it was given.
+      target_rows: ``[m_t]``.
+      radius: the largest distance of an edge.
+      nearest: the smallest distance of any pair if no pair is within the radius, else NaN; also NaN for a part of a
+        graph that holds no edge between the points of the part.
+    """
+
+    starts: np.ndarray
+    neighbours: np.ndarray
+    distances: np.ndarray
+    source_rows: np.ndarray
+    target_rows: np.ndarray
+    radius: float
+    nearest: float
+
+    def within(
+        self, radius: float, source_rows: np.ndarray | None = None, target_rows: np.ndarray | None = None
+    ) -> "RadiusGraph":
+        """The graph of a smaller radius, or of some of the points: as if built from them, at a fraction of the cost.
+
+        Args:
+          radius: at most the radius of this graph.
+          source_rows: which rows of the source to keep, each once; all when None. Rows of the new graph count along
+            this array.
+          target_rows: the same for the target.
+
+        Returns:
+          A `RadiusGraph`.
+        """
+        check_positive("radius", radius)
+        if radius > self.radius:
+            raise ValueError(f"radius must be at most that of the graph, {self.radius:g}; it is {radius:g}")
+        sources, new_source, new_source_rows = _restrict("source_rows", source_rows, self.source_rows)
+        _, new_target, new_target_rows = _restrict("target_rows", target_rows, self.target_rows)
+        vertex = np.repeat(new_source, np.diff(self.starts))
+        target = new_target[self.neighbours]
+        part = (vertex >= 0) & (target >= 0)
+        keep = np.flatnonzero((self.distances <= radius) & part)
+        if keep.size or not part.any():
+            # Without an edge in the part, only a whole graph without one knows its closest pair.
+            nearest = self.nearest if source_rows is None and target_rows is None and not keep.size else np.nan
+        else:
+            nearest = float(np.min(self.distances[part]))
+        # Vertices keep their order among themselves, so the edges stay grouped by source.
+        starts = _starts(vertex[keep], sources.size)
+        return RadiusGraph(
+            starts,
+            target[keep].astype(self.neighbours.dtype),
+            self.distances[keep],
+            new_source_rows,
+            new_target_rows,
+            float(radius),
+            nearest,
+        )
+
+
+def _restrict(name: str, rows: np.ndarray | None, vertex_rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Kept vertices, the new number of every old vertex (-1: gone), and the new row of every new vertex."""
+    size = vertex_rows.size
+    if rows is None:
+        return np.arange(size), np.arange(size), vertex_rows
+    rows = np.asarray(rows)
+    if rows.ndim != 1 or not rows.size or not np.issubdtype(rows.dtype, np.integer):
+        raise ValueError(f"{name} must be a vector of row numbers, at least one; its shape is {rows.shape}")
+    if rows.min() < 0 or rows.max() >= size or np.unique(rows).size < rows.size:
+        raise ValueError(f"{name} must be different numbers in [0, {size - 1}]; they are {rows}")
+    position = np.full(size, -1)
+    position[rows] = np.arange(rows.size)
+    kept = np.flatnonzero(position[vertex_rows] >= 0)
+    number = np.full(size, -1)
+    number[kept] = np.arange(kept.size)
+    return kept, number, position[vertex_rows[kept]]
+
+
+def _starts(rows: np.ndarray, size: int) -> np.ndarray:
+    return np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=size))])
+
+
+def space_graph(space: Space, radius: float) -> RadiusGraph:
+    """The pairs of a space with distance at most the radius."""
+    check_positive("radius", radius)
+    if np.ndim(radius) != 0:
+        raise ValueError(f"radius must be one number; its shape is {np.shape(radius)}")
+    radius = float(radius)
+    rows, columns, lengths = _tree_edges(space, radius) if _tree_pays(space, radius) else _all_edges(space, radius)
+    nearest = np.nan if lengths.size else space.smallest()
+    starts = _starts(rows, space.source_rows.size)
+    return RadiusGraph(starts, columns, lengths, space.source_rows, space.target_rows, radius, nearest)
+
+
+def _tree_pays(space: Space, radius: float) -> bool:
+    if space.source is None or space.source.shape[1] > TREE_DIMENSIONS:
+        return False
+    pairs = space.source_rows.size * space.target_rows.size
+    if pairs <= PAIR_BLOCK:
+        return False
+    some = space.source[:: max(1, space.source_rows.size // 64)]
+    lengths = space._replace(source=some).block(0, some.shape[0])
+    return bool(np.mean(lengths <= radius) < _TREE_DENSITY)
+
+
+def _all_edges(space: Space, radius: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    rows, columns, lengths = [], [], []
+    for start, block in space.blocks():
+        flat = np.flatnonzero(block.ravel() <= radius)
+        row, column = np.divmod(flat, space.target_rows.size)
+        rows.append((row + start).astype(np.int32))
+        columns.append(column.astype(np.int32))
+        lengths.append(block.ravel()[flat])
+    return np.concatenate(rows), np.concatenate(columns), np.concatenate(lengths)
+
+
+def _tree_edges(space: Space, radius: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    # The tree rounds in its own way: it proposes a little more than the radius, and our own lengths decide.
+    reach = radius * (1 + 1e-9) + np.finfo(float).tiny
+    found = cKDTree(space.source).sparse_distance_matrix(
+        cKDTree(space.target), reach, p=space.power, output_type="ndarray"
+    )
+    rows, columns = found["i"].astype(np.int32), found["j"].astype(np.int32)
+    del found
+    order = np.lexsort((columns, rows))
+    rows, columns = rows[order], columns[order]
+    lengths = np.empty(rows.size)
+    for start in range(0, rows.size, PAIR_BLOCK):
+        part = slice(start, start + PAIR_BLOCK)
+        lengths[part] = space.lengths(rows[part], columns[part])
+    keep = lengths <= radius
+    return rows[keep], columns[keep], lengths[keep]
+
+
+def radius_graph(
+    source: ArrayLike | None, target: ArrayLike | None, radius: float, *, metric: Metric = "euclidean"
+) -> RadiusGraph:
+    """The radius graph of two samples (step 1 of Algorithm 2), to be cut down and drawn from many times.
+
+    Edges are the pairs with d(x_s, x_t) <= radius, the bound included.
+
+    Args:
+      source: ``[m_s, d]``.
+      target: ``[m_t, d]``.
+      radius: above 0.
+      metric: see `pvmincq_jax.match`.
+
+    Returns:
+      A `RadiusGraph`.
+
+    Example:
+      >>> graph = radius_graph(np.array([[0.0], [3.0]]), np.array([[1.0], [2.0]]), 2.0)
+      >>> graph.distances, graph.within(1.0).distances
+      (array([1., 2., 2., 1.]), array([1., 1.]))
+    """
+    return space_graph(make_space(source, target, metric), radius)

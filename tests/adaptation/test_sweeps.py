@@ -1,0 +1,365 @@
+"""The sweep against the same fits one at a time, its units, its marks for points that fail, and its errors."""
+
+import jax
+import numpy as np
+import pytest
+
+import pvmincq_jax as pvm
+from pvmincq_jax._progress import progress_bar
+from pvmincq_jax._samples import fold_numbers
+from pvmincq_jax.adaptation.grid import Lane, lanes_tolerance
+from pvmincq_jax.datasets import moons_task
+
+# Gammas large enough for votes of full rank: all shapes are then the same, and little is compiled.
+GAMMA = 6.0
+GRID = {"radii": [0.3, 0.1], "margins": [0.05, 0.2], "gammas": [GAMMA, 9.0], "folds": 3, "seed": 1}
+ABSOLUTE = GRID | {"gammas": [GAMMA], "radius_unit": "absolute", "margin_unit": "absolute"}
+
+
+@pytest.fixture(scope="module")
+def task():
+    return moons_task("40", 3, per_class=20, test_size=10)
+
+
+@pytest.fixture(scope="module")
+def grid(task):
+    return pvm.sweep(task.source, task.source_labels, task.target, **GRID)
+
+
+def kernel(x, centers, gamma):
+    return np.exp(-gamma * np.sum((x[:, None] - centers[None]) ** 2, axis=-1))
+
+
+def share_wrong(x, labels, centers, gamma, weights):
+    return np.mean(~(labels * (kernel(x, centers, gamma) @ weights) > 0))
+
+
+def points(figures):
+    return np.ndindex(figures.status.shape)
+
+
+def fit(task, figures, index, rows=slice(None), voters="target"):
+    """Algorithm 3 by hand for one point of the grid: self-labels, centers and MinCq's solution."""
+    radius, gamma, margin = figures.radii[index[0]], figures.gammas[index[1]], figures.margins[index[2]]
+    source, labels = task.source[rows], task.source_labels[rows]
+    found = pvm.self_label(source, labels, task.target, radius, seed=GRID["seed"])
+    matched = found.weights > 0
+    # Kernels that do not vote stay in the arrays, for the sake of their shapes, with a mask of False.
+    taken = np.zeros(len(task.source), bool)
+    taken[rows] = True
+    centers = {"target": [task.target], "source": [task.source], "both": [task.target, task.source]}[voters]
+    mask = np.concatenate({"target": [matched], "source": [taken], "both": [matched, taken]}[voters])
+    centers = np.concatenate(centers)
+    votes = kernel(task.target, centers, gamma)
+    mu = margin * np.mean(np.abs((found.weights * found.labels) @ votes / np.sum(found.weights))[mask])
+    solution = pvm.mincq(
+        votes,
+        found.labels,
+        mu,
+        sample_weights=found.weights,
+        voter_mask=mask,
+        factor=pvm.vote_factor(votes, rank=min(votes.shape)),
+    )
+    assert solution.status == pvm.Status.SOLVED
+    return found, centers, solution
+
+
+def test_shapes(grid):
+    assert grid.source_risk.shape == grid.fold_status.shape == (3, 2, 2, 2)
+    assert grid.status.shape == grid.c_bound.shape == grid.self_risk.shape == grid.kkt_residual.shape == (2, 2, 2)
+    assert grid.pv.shape == grid.matched.shape == (2,)
+    assert grid.fold_matched.shape == (3, 2)
+    assert np.all(grid.status == pvm.Status.SOLVED)
+    assert np.all(grid.fold_status == pvm.Status.SOLVED)
+    assert np.all(grid.kkt_residual <= 1e-7)
+
+
+def test_the_whole_sample_agrees_with_single_fits(grid, task):
+    for r, g, k in points(grid):
+        found, centers, solution = fit(task, grid, (r, g, k))
+        np.testing.assert_array_equal(grid.self_labels[r].labels, found.labels)
+        np.testing.assert_array_equal(grid.self_labels[r].weights, found.weights)
+        assert grid.pv[r] == pvm.perturbed_variation(task.source, task.target, grid.radii[r])
+        matched = found.weights > 0
+        assert grid.matched[r] == np.sum(matched)
+        np.testing.assert_allclose(grid.c_bound[r, g, k], solution.c_bound, atol=1e-7)
+        own = share_wrong(
+            task.target[matched], found.labels[matched], centers, grid.gammas[g], np.asarray(solution.weights)
+        )
+        assert grid.self_risk[r, g, k] == pytest.approx(own)
+        square = np.sum((task.target[:, None] - centers) ** 2, axis=-1)
+        values = np.exp(-grid.gammas[g] * square) @ np.asarray(solution.weights)
+        # Objectives that agree to 1e-8 leave votes that agree to its root.
+        np.testing.assert_allclose(grid.target_values[r, g, k], values, atol=1e-3 * np.max(np.abs(values)))
+    np.testing.assert_array_equal(grid.target, task.target)
+
+
+def held_out(task, figures, fold, index, voters="target"):
+    """Risk on a fold of the vote learnt without it, and how many target points it was learnt from."""
+    numbers = fold_numbers(task.source, task.source_labels, GRID["folds"], GRID["seed"])
+    found, centers, solution = fit(task, figures, index, np.flatnonzero(numbers != fold), voters)
+    held = numbers == fold
+    weights = np.asarray(solution.weights)
+    risk = share_wrong(task.source[held], task.source_labels[held], centers, figures.gammas[index[1]], weights)
+    return risk, np.sum(found.weights > 0)
+
+
+def test_held_out_risks_agree_with_single_fits(grid, task):
+    expected = np.empty_like(grid.source_risk)
+    for fold in range(GRID["folds"]):
+        for index in points(grid):
+            expected[(fold, *index)], matched = held_out(task, grid, fold, index)
+            assert grid.fold_matched[fold, index[0]] == matched
+    np.testing.assert_allclose(grid.source_risk, expected, atol=1e-12)
+    # The comparison is worth something only where there are errors to agree on.
+    assert np.unique(expected).size > 2
+
+
+@pytest.mark.parametrize("voters", ["source", "both"])
+def test_other_voters_agree_with_single_fits(voters, task):
+    figures = pvm.sweep(task.source, task.source_labels, task.target, **(GRID | {"gammas": [GAMMA]}), voters=voters)
+    for index in points(figures):
+        np.testing.assert_allclose(
+            figures.c_bound[index], fit(task, figures, index, voters=voters)[2].c_bound, atol=1e-7
+        )
+        risk, _ = held_out(task, figures, 0, index, voters)
+        assert figures.source_risk[(0, *index)] == pytest.approx(risk)
+
+
+@pytest.mark.parametrize("unit", ["fraction", "absolute"])
+def test_what_the_factor_drops_stays_within_the_bound(unit):
+    """Random votes with a falling spectrum; the second moment of the best w at either rank, on the votes themselves."""
+    rng = np.random.default_rng(4)
+    spectrum = 10.0 ** -np.linspace(0, 9, 30)
+    votes = np.linalg.qr(rng.normal(size=(40, 30)))[0] * spectrum @ np.linalg.qr(rng.normal(size=(30, 30)))[0]
+    votes /= np.max(np.abs(votes))
+    lanes = Lane(
+        labels=rng.choice([-1.0, 1.0], (3, 40)),
+        weights=(rng.uniform(size=(3, 40)) < 0.7) * rng.uniform(0.5, 1, (3, 40)),
+        mask=rng.uniform(size=(3, 30)) < 0.8,
+        held_out=np.ones((3, 1)),
+    )
+    margins = np.array([0.02, 0.3]) * (1.0 if unit == "fraction" else 0.01)
+    tolerance = lanes_tolerance(votes, lanes, margins, unit)
+    assert 1e-9 < tolerance < 1e-3
+    with jax.enable_x64(True):
+        factors = pvm.vote_factor(votes, tolerance=tolerance), pvm.vote_factor(votes, rank=30)
+        assert factors[0].left.shape[1] < 30
+        compared = 0
+        for labels, weights, mask in zip(lanes.labels, lanes.weights, lanes.mask):
+            largest = float(pvm.max_margin(votes, labels, weights, mask))
+            for margin in margins * (largest if unit == "fraction" else 1.0):
+                if margin > largest:
+                    continue
+                options = {"sample_weights": weights, "voter_mask": mask}
+                low, full = (pvm.mincq(votes, labels, margin, factor=one, **options) for one in factors)
+                moments = [np.average((votes @ np.asarray(one.weights)) ** 2, weights=weights) for one in (low, full)]
+                assert moments[0] == pytest.approx(moments[1], rel=1e-7)
+                assert low.status == pvm.Status.SOLVED
+                compared += 1
+    assert compared >= 3
+
+
+def test_lanes_without_pairs_do_not_count():
+    lanes = Lane(np.zeros((2, 3)), np.array([[0.0, 0, 0], [1, 1, 0]]), np.ones((2, 2), bool), np.ones((2, 1)))
+    votes = np.array([[1.0, 0.5], [0.5, 1.0], [0.2, 0.1]])
+    assert lanes_tolerance(votes, lanes, np.array([0.1]), "fraction") == 1e-3
+    assert 0 < lanes_tolerance(votes, lanes, np.array([1e-9]), "absolute") < 1e-9
+
+
+def test_chunks_change_nothing(grid, task):
+    options = GRID | {"gammas": [GAMMA]}
+    other = pvm.sweep(task.source, task.source_labels, task.target, **options, chunk=3)
+    for name in ("source_risk", "c_bound", "self_risk", "status", "fold_status", "kkt_residual"):
+        whole = np.take(getattr(grid, name), [0], axis=-2)
+        np.testing.assert_allclose(getattr(other, name), whole, rtol=0, atol=1e-12)
+
+
+def test_blind_to_the_order_of_the_rows(grid, task):
+    rng = np.random.default_rng(0)
+    here, there = rng.permutation(len(task.source)), rng.permutation(len(task.target))
+    moved = pvm.sweep(task.source[here], task.source_labels[here], task.target[there], **GRID)
+    for name in ("radii", "source_risk", "pv", "self_risk", "matched", "fold_matched", "status", "fold_status"):
+        np.testing.assert_array_equal(getattr(moved, name), getattr(grid, name))
+    np.testing.assert_allclose(moved.c_bound, grid.c_bound, rtol=0, atol=1e-9)
+    for one, other in zip(grid.self_labels, moved.self_labels):
+        np.testing.assert_array_equal(one.labels[there], other.labels)
+
+
+def test_configuration_is_left_alone(grid, task):
+    with jax.enable_x64(False):
+        again = pvm.sweep(task.source, task.source_labels, task.target, **GRID)
+        assert not jax.config.jax_enable_x64
+    assert again.c_bound.dtype == np.float64
+    np.testing.assert_array_equal(again.c_bound, grid.c_bound)
+
+
+def test_single_precision(grid, task):
+    source, target = task.source.astype(np.float32), task.target.astype(np.float32)
+    single = pvm.sweep(source, task.source_labels, target, **(GRID | {"gammas": [GAMMA]}))
+    assert single.c_bound.dtype == np.float32
+    solved = single.status == pvm.Status.SOLVED
+    assert np.any(solved)
+    np.testing.assert_allclose(single.c_bound[solved], grid.c_bound[:, :1][solved], atol=2e-2)
+
+
+def test_several_draws_give_soft_labels(task):
+    soft = pvm.sweep(task.source, task.source_labels, task.target, **GRID, draws=4)
+    found = pvm.self_label(task.source, task.source_labels, task.target, soft.radii[1], draws=4, seed=GRID["seed"])
+    np.testing.assert_array_equal(soft.self_labels[1].labels, found.labels)
+    np.testing.assert_array_equal(soft.self_labels[1].weights, found.weights)
+    assert np.any((found.labels != 0) & (np.abs(found.labels) < 1))
+    # A fold learns from soft labels of its own: votes are judged against them by their sign.
+    assert np.all(soft.status == pvm.Status.SOLVED)
+
+
+def test_progress_counts_to_the_total(task):
+    seen = []
+    figures = pvm.sweep(
+        task.source,
+        task.source_labels,
+        task.target,
+        **GRID,
+        progress=lambda done, total: seen.append((done, total)),
+    )
+    total = 4 * 2 * 3  # folds and the whole, radii, one step for matching and one per gamma
+    assert {one[1] for one in seen} == {total}
+    done = [one[0] for one in seen]
+    assert done == sorted(done)
+    assert done[-1] == total
+    assert np.all(figures.status == pvm.Status.SOLVED)
+
+
+def test_progress_bar_goes_to_standard_error(capsys):
+    with progress_bar(True, 4, "work") as advance:
+        advance(1)
+        advance(3)
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "work [" in err
+    assert "4/4" in err
+    with progress_bar(False, 4, "work") as advance:
+        advance(4)
+    with progress_bar(None, 4, "work") as advance:  # no terminal here
+        advance(4)
+    assert capsys.readouterr() == ("", "")
+
+
+# Units.
+
+
+def test_radii_as_levels_of_pv(task):
+    levels = [0.5, 0.2, 0.0]
+    radii = pvm.grid_radii(task.source, task.target, levels, "pv")
+    assert np.all(np.diff(radii) > 0)
+    for radius, level in zip(radii, levels):
+        assert pvm.perturbed_variation(task.source, task.target, radius) <= level + 1e-12
+        # It is the smallest radius that does.
+        assert pvm.perturbed_variation(task.source, task.target, radius * (1 - 1e-9)) > level
+    assert radii[-1] == pvm.bottleneck_radius(task.source, task.target)
+
+
+def test_radii_of_samples_of_different_size(task):
+    """Of 40 and 20 points 20 pairs can be made: level 0 asks for all of them, level 0.5 for half."""
+    radii = pvm.grid_radii(task.source, task.target[:20], [0.5, 0.0], "pv")
+    pairs = [pvm.match(task.source, task.target[:20], radius).source.size for radius in radii]
+    assert pairs[1] == 20
+    assert 10 <= pairs[0] < 20
+
+
+def test_radii_as_fractions_of_the_bottleneck(task):
+    bottleneck = pvm.bottleneck_radius(task.source, task.target)
+    radii = pvm.grid_radii(task.source, task.target, [1.0, 0.4], "bottleneck")
+    np.testing.assert_allclose(radii, [0.4 * bottleneck, bottleneck], rtol=1e-12)
+
+
+def test_absolute_radii_are_sorted(task):
+    np.testing.assert_array_equal(pvm.grid_radii(task.source, task.target, [0.7, 0.2], "absolute"), [0.2, 0.7])
+
+
+def test_default_gammas_follow_the_scale(task):
+    square = np.sum((task.target[:, None] - task.target[None]) ** 2, axis=-1)[np.triu_indices(40, 1)]
+    np.testing.assert_allclose(pvm.default_gammas(task.target), np.array([0.5, 2, 8]) / np.median(square))
+    np.testing.assert_allclose(pvm.default_gammas(10 * task.target), pvm.default_gammas(task.target) / 100)
+    with pytest.raises(ValueError, match="target points coincide"):
+        pvm.default_gammas(np.ones((4, 2)))
+
+
+# Points of the grid that fail.
+
+
+def test_points_that_fail_are_marked(grid, task):
+    """No pair at the first radius, a margin beyond mu_max; the rest is as if these had not been asked for."""
+    radius = grid.radii[0]
+    margin = grid.margins[1] * float(fit(task, grid, (0, 0, 1))[2].mu_max)
+    figures = pvm.sweep(
+        task.source,
+        task.source_labels,
+        task.target,
+        **(ABSOLUTE | {"radii": [1e-9, radius], "margins": [margin, 2.0]}),
+    )
+    status = pvm.Status
+    np.testing.assert_array_equal(figures.status[0], [[status.BAD_INPUT] * 2])
+    np.testing.assert_array_equal(figures.status[1], [[status.SOLVED, status.INFEASIBLE]])
+    np.testing.assert_array_equal(figures.fold_status[:, 0], np.full((3, 1, 2), status.BAD_INPUT))
+    np.testing.assert_array_equal(figures.fold_status[:, 1, 0, 1], [status.INFEASIBLE] * 3)
+    np.testing.assert_array_equal(figures.matched, [0, grid.matched[0]])
+    np.testing.assert_array_equal(figures.pv, [1.0, grid.pv[0]])
+    failed = figures.status != status.SOLVED
+    for name in ("c_bound", "self_risk", "kkt_residual"):
+        np.testing.assert_array_equal(np.isnan(getattr(figures, name)), failed)
+    np.testing.assert_array_equal(np.isnan(figures.source_risk), figures.fold_status != status.SOLVED)
+    np.testing.assert_allclose(figures.c_bound[1, 0, 0], grid.c_bound[0, 0, 1], atol=1e-7)
+    np.testing.assert_array_equal(figures.self_risk[1, 0, 0], grid.self_risk[0, 0, 1])
+
+
+def test_all_points_failing_says_why(task):
+    arguments = task.source, task.source_labels, task.target
+    with pytest.raises(ValueError, match=r"radii up to 1e-08 leave every point unmatched: .*smallest distance"):
+        pvm.sweep(*arguments, **(ABSOLUTE | {"radii": [1e-9, 1e-8]}))
+    with pytest.raises(ValueError, match=r"no point of the grid could be solved: .*16 points.*smaller margins"):
+        pvm.sweep(*arguments, **(ABSOLUTE | {"radii": [0.5, 0.7], "margins": [1.5, 2.0]}))
+
+
+# Bad input.
+
+
+def holed(x):
+    x = x.copy()
+    x[3, 1] = np.nan
+    return x
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda s, y, t: ((holed(s), y, t), {}), "source holds 1 entries that are NaN"),
+        (lambda s, y, t: ((s, y, holed(t)), {}), "target holds 1 entries that are NaN"),
+        (lambda s, y, t: ((s, y, t[:, :1]), {}), "same number of features"),
+        (lambda s, y, t: ((s, -np.ones_like(y), t), {}), "source_labels must hold both classes"),
+        (lambda s, y, t: ((s, y, t), {"radii": []}), "radii is empty"),
+        (lambda s, y, t: ((s, y, t), {"radii": 0.3}), "radii must be an array of rank 1"),
+        (lambda s, y, t: ((s, y, t), {"radii": [1.0]}), r"radii must be in \[0, 1\) as levels of PV"),
+        (lambda s, y, t: ((s, y, t), {"radii": [np.nan]}), r"radii must be in \[0, 1\) as levels of PV"),
+        (lambda s, y, t: ((s, y, t), {"radii": [0.1, 0.0], "radius_unit": "absolute"}), "radii must be.*above 0"),
+        (lambda s, y, t: ((s, y, t), {"radii": [-0.1], "radius_unit": "bottleneck"}), "radii must be.*above 0"),
+        (lambda s, y, t: ((s, y, t), {"radius_unit": "metres"}), "radius_unit must be.*'metres'"),
+        (lambda s, y, t: ((s, y, t), {"margins": []}), "margins is empty"),
+        (lambda s, y, t: ((s, y, t), {"margins": [0.5, 1.5]}), r"margins must be in \(0, 1\].*1\.5"),
+        (lambda s, y, t: ((s, y, t), {"margins": [0.0]}), "margins must be finite and above 0"),
+        (lambda s, y, t: ((s, y, t), {"margin_unit": "percent"}), "margin_unit must be.*'percent'"),
+        (lambda s, y, t: ((s, y, t), {"gammas": []}), "gammas is empty"),
+        (lambda s, y, t: ((s, y, t), {"gammas": [-1.0]}), "gammas must be finite and above 0"),
+        (lambda s, y, t: ((s, y, t), {"folds": 21}), r"folds must be at least 2.*\(20\); it is 21"),
+        (lambda s, y, t: ((s, y, t), {"folds": 1}), "folds must be at least 2"),
+        (lambda s, y, t: ((s, y, t), {"folds": 2.5}), "folds must be"),
+        (lambda s, y, t: ((s, y, t), {"voters": "all"}), "voters must be.*'all'"),
+        (lambda s, y, t: ((s, y, t), {"chunk": 0}), "chunk must be"),
+        (lambda s, y, t: ((s, y, t), {"draws": 0}), "draws must be"),
+        (lambda s, y, t: ((s, y, t), {"seed": -1}), "seed must be"),
+    ],
+)
+def test_bad_input_is_named(change, message, task):
+    arguments, options = change(task.source, task.source_labels, task.target)
+    with pytest.raises(ValueError, match=message):
+        pvm.sweep(*arguments, **(GRID | options))

@@ -1,0 +1,86 @@
+"""DASF's linear program against its dual by another solver, and its pairs against brute force."""
+
+import itertools
+
+import clarabel
+import numpy as np
+import pytest
+from scipy import sparse
+
+from pvmincq_jax.baselines import dasf
+from pvmincq_jax.baselines._form import rbf_kernel
+from pvmincq_jax.datasets import moons_task
+
+
+def _value(a, features, labels, penalties):
+    return np.mean(np.maximum(0, 1 - labels * (features @ a))) + penalties @ np.abs(a)
+
+
+@pytest.fixture(scope="module")
+def program():
+    task = moons_task("30", 1, per_class=30, test_size=200)
+    here = rbf_kernel(task.source, task.source, 2.0)
+    there = rbf_kernel(task.target, task.source, 2.0)
+    rows, columns = dasf.match_pairs(here, there, np.random.default_rng(0))
+    penalties = 0.01 + 0.001 * np.sum(np.abs(here[rows] - there[columns]), axis=0)
+    return here, task.source_labels, penalties
+
+
+def test_program_has_no_gap_to_its_dual_by_another_solver(program):
+    """The dual, max sum_i u_i with |sum_i u_i y_i phi_ij| <= p_j and 0 <= u_i <= 1/m, by Clarabel's interior point.
+
+    Any feasible u bounds the program from below, so equal values prove that a is optimal.
+    """
+    features, labels, penalties = program
+    m, n = features.shape
+    reached = _value(dasf.solve_program(features, labels, penalties), features, labels, penalties)
+    pull = (labels[:, None] * features).T
+    rows = sparse.csc_matrix(np.concatenate([pull, -pull, np.eye(m), -np.eye(m)]))
+    limits = np.concatenate([penalties, penalties, np.full(m, 1 / m), np.zeros(m)])
+    settings = clarabel.DefaultSettings()
+    settings.verbose = False
+    cones = [clarabel.NonnegativeConeT(2 * n + 2 * m)]
+    answer = clarabel.DefaultSolver(sparse.csc_matrix((m, m)), -np.ones(m), rows, limits, cones, settings).solve()
+    u = np.clip(np.array(answer.x), 0, 1 / m)
+    u = u / max(1.0, np.max(np.abs(pull @ u) / penalties))
+    np.testing.assert_allclose(np.sum(u), reached, rtol=1e-6)
+
+
+def test_program_by_hand():
+    # One feature phi = (1, 1) with labels (1, 1): mean hinge max(0, 1 - a) + p |a|, so a = 1 if p < 1, else 0.
+    features, labels = np.ones((2, 1)), np.ones(2)
+    np.testing.assert_allclose(dasf.solve_program(features, labels, np.array([0.9])), [1.0])
+    np.testing.assert_allclose(dasf.solve_program(features, labels, np.array([1.1])), [0.0])
+
+
+def test_result_is_sparse(program):
+    features, labels, penalties = program
+    a = dasf.solve_program(features, labels, penalties)
+    assert 0 < np.sum(a != 0) <= features.shape[0] // 3
+    task = moons_task("30", 1, per_class=60, test_size=400)
+    model = dasf.fit(task.source, task.source_labels, task.target, dasf.DasfParams(4.0, 0.01, 0.001), 0)
+    assert model.landmarks == np.sum(model.kernel.weights != 0)
+    assert 0 < model.landmarks <= 25
+    assert np.mean(dasf.decision(model, task.test) * task.test_labels > 0) > 0.9
+
+
+def test_pairs_are_the_assignment_of_least_distance():
+    rng = np.random.default_rng(4)
+    source, target = rng.normal(size=(5, 3)), rng.normal(size=(5, 3))
+    rows, columns = dasf.match_pairs(source, target, np.random.default_rng(0), share=1.0)
+    least = min(
+        sum(np.sum((source[i] - target[j]) ** 2) for i, j in enumerate(order))
+        for order in itertools.permutations(range(5))
+    )
+    np.testing.assert_allclose(np.sum((source[rows] - target[columns]) ** 2), least)
+
+
+def test_reweighting_goes_on_only_while_the_reverse_error_falls():
+    task = moons_task("30", 2, per_class=40, test_size=200)
+    rounds = []
+    for params in dasf.GRID[::5]:
+        model = dasf.fit(task.source, task.source_labels, task.target, params, 0)
+        errors = model.reverse_errors
+        rounds.append(len(errors))
+        assert np.all(np.diff(errors)[:-1] < 0)
+    assert max(rounds) > 1

@@ -1,0 +1,302 @@
+"""Matchings: exact, blind to the order of rows, random where the graph leaves a choice."""
+
+import networkx as nx
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.spatial.distance import cdist
+
+import pvmincq_jax as pvm
+from pvmincq_jax.datasets import draw_moons
+from pvmincq_jax.matching import augment, graph
+
+
+def _reference_size(distances, radius):
+    graph = nx.Graph()
+    sources = range(distances.shape[0])
+    graph.add_nodes_from(sources)
+    graph.add_nodes_from(("t", j) for j in range(distances.shape[1]))
+    graph.add_edges_from((int(i), ("t", int(j))) for i, j in zip(*np.nonzero(distances <= radius)))
+    return len(nx.bipartite.hopcroft_karp_matching(graph, top_nodes=sources)) // 2
+
+
+def _assert_matching(found, distances, radius):
+    assert np.unique(found.source).size == found.source.size == found.target.size
+    assert np.unique(found.target).size == found.target.size
+    assert np.all(found.distances <= radius)
+    np.testing.assert_allclose(found.distances, distances[found.source, found.target], rtol=1e-12, atol=1e-300)
+
+
+def _samples(kind, rng, sizes):
+    def one(size):
+        if kind == "clustered":
+            return rng.choice(rng.normal(size=(3, 2)) * 4, size) + rng.normal(0, 0.3, (size, 2))
+        if kind == "duplicated":
+            return rng.integers(0, 3, (size, 2)).astype(float)
+        if kind == "collinear":
+            return np.sort(rng.uniform(0, 10, size))[:, None] * np.array([[1.0, 2.0]])
+        if kind == "high-dimensional":
+            return rng.normal(size=(size, 40))
+        return rng.normal(size=(size, 1))
+
+    return one(sizes[0]), one(sizes[1])
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    kind=st.sampled_from(["clustered", "duplicated", "collinear", "high-dimensional", "line"]),
+    seed=st.integers(0, 2**32 - 1),
+    sizes=st.tuples(st.integers(1, 40), st.integers(1, 40)),
+    share=st.floats(0, 1),
+    draw=st.integers(0, 5),
+)
+def test_cardinality_is_that_of_networkx(kind, seed, sizes, share, draw):
+    source, target = _samples(kind, np.random.default_rng(seed), sizes)
+    distances = cdist(source, target)
+    # A little beyond a distance that occurs, so that cdist's own rounding decides no edge.
+    lengths = np.unique(distances)
+    radius = float(np.quantile(lengths, share, method="lower")) * (1 + 1e-9) + 1e-12
+    found = pvm.match(source, target, radius, seed=draw)
+    _assert_matching(found, distances, radius)
+    size = _reference_size(distances, radius)
+    assert found.source.size == size
+    assert found.pv == ((sizes[0] - size) / sizes[0] + (sizes[1] - size) / sizes[1]) / 2
+
+
+@pytest.mark.parametrize("way", ["flow on parts", "flow on the whole", "phases", "cut short"])
+def test_every_way_to_the_maximum(way, monkeypatch):
+    changes = {
+        "flow on parts": {"_FEW": 0, "_SAMPLED_PHASES": 2, "_SPARSE": 1},
+        "flow on the whole": {"_SAMPLED_PHASES": 1, "_FULL_PHASES": 0},
+        "phases": {"_FULL_PHASES": 500},
+        "cut short": {"_FEW": 0, "_SAMPLED_PHASES": 1, "_LEVELS": 1, "_SPARSE": 1},
+    }[way]
+    for name, value in changes.items():
+        monkeypatch.setattr(augment, name, value)
+    for seed in range(12):
+        source, target = _samples(["clustered", "collinear"][seed % 2], np.random.default_rng(seed), (90, 110))
+        distances = cdist(source, target)
+        for radius in (0.3, 0.9, 2.5):
+            graph = pvm.radius_graph(source, target, radius)
+            partners = pvm.draw_matchings(graph, 6, seed=seed).partners
+            size = _reference_size(distances, radius)
+            for row in partners:
+                used = row[row >= 0]
+                assert used.size == np.unique(used).size == size
+                assert np.all(distances[used, np.flatnonzero(row >= 0)] <= radius)
+
+
+def test_long_thin_graph():
+    # A chain in which each point reaches the next two only, and one path of thousands of edges has to be found.
+    line = np.arange(3000.0)[:, None]
+    rng = np.random.default_rng(0)
+    found = pvm.match(rng.permutation(line), rng.permutation(line + 0.5), 0.5)
+    assert found.pv == 0
+
+
+@pytest.mark.parametrize("dimensions", [2, 3])
+def test_tree_and_all_pairs_agree(dimensions, monkeypatch):
+    rng = np.random.default_rng(1)
+    source, target = rng.normal(size=(300, dimensions)), rng.normal(size=(200, dimensions))
+    # Points on a grid put many distances exactly on the radius.
+    source[:100], target[:100] = np.round(source[:100] * 4) / 4, np.round(target[:100] * 4) / 4
+    for metric in ("euclidean", "cityblock", "chebyshev", 3.0):
+        monkeypatch.setattr(graph, "_tree_pays", lambda *_: False)
+        plain = pvm.radius_graph(source, target, 0.25, metric=metric)
+        monkeypatch.setattr(graph, "_tree_pays", lambda *_: True)
+        tree = pvm.radius_graph(source, target, 0.25, metric=metric)
+        assert plain.neighbours.size > 40
+        for a, b in zip(plain[:-1], tree[:-1]):
+            np.testing.assert_array_equal(a, b)
+
+
+def test_metrics_against_scipy():
+    rng = np.random.default_rng(2)
+    source, target = rng.normal(size=(30, 3)), rng.normal(size=(35, 3))
+    root = rng.normal(size=(3, 3))
+    matrix = root @ root.T
+    euclidean = pvm.match(source, target, 0.9, metric="euclidean")
+    cases = {
+        "cityblock": ("cityblock", cdist(source, target, "cityblock")),
+        "chebyshev": ("chebyshev", cdist(source, target, "chebyshev")),
+        "order": (3.5, cdist(source, target, "minkowski", p=3.5)),
+        "mahalanobis": (matrix, cdist(source, target, "mahalanobis", VI=matrix)),
+        "function": (lambda x, y: float(np.sum(np.abs(x - y)) ** 0.5), cdist(source, target, "cityblock") ** 0.5),
+        "precomputed": (pvm.Precomputed(cdist(source, target, "canberra")), cdist(source, target, "canberra")),
+    }
+    for name, (metric, distances) in cases.items():
+        found = pvm.match(source, target, 0.9, metric=metric)
+        np.testing.assert_allclose(found.distances, distances[found.source, found.target], rtol=1e-9, err_msg=name)
+        assert 0 < found.source.size == _reference_size(distances, 0.9), name
+    again = pvm.match(source, target, 0.9, metric=np.eye(3))
+    assert again.source.size == euclidean.source.size
+    assert pvm.match(None, None, 0.9, metric=pvm.Precomputed(cdist(source, target))).pv == euclidean.pv
+
+
+def _as_set(found, source_order, target_order):
+    return {(int(source_order[s]), int(target_order[t])) for s, t in zip(found.source, found.target)}
+
+
+@pytest.mark.parametrize("kind", ["points", "matrix", "function", "mahalanobis"])
+def test_blind_to_the_order_of_rows(kind):
+    rng = np.random.default_rng(3)
+    source, target = rng.normal(size=(60, 2)), rng.normal(size=(70, 2)) + 1
+    distances = cdist(source, target)
+    metric = {
+        "points": lambda s, t: "euclidean",
+        "matrix": lambda s, t: pvm.Precomputed(distances[np.ix_(s, t)]),
+        "function": lambda s, t: lambda x, y: float(np.abs(x - y).max()),
+        "mahalanobis": lambda s, t: np.array([[2.0, 0.5], [0.5, 1.0]]),
+    }[kind]
+    everyone = np.arange(60), np.arange(70)
+    seen = set()
+    for seed in range(5):
+        plain = pvm.match(source, target, 0.8, seed=seed, metric=metric(*everyone))
+        pairs = _as_set(plain, *everyone)
+        seen.add(frozenset(pairs))
+        for _ in range(3):
+            s, t = rng.permutation(60), rng.permutation(70)
+            moved = pvm.match(source[s], target[t], 0.8, seed=seed, metric=metric(s, t))
+            assert _as_set(moved, s, t) == pairs
+            assert np.all(np.diff(moved.source) > 0)
+    assert len(seen) == 5
+
+
+def test_points_that_coincide():
+    rng = np.random.default_rng(4)
+    source, target = np.repeat(rng.normal(size=(8, 2)), 5, axis=0), np.repeat(rng.normal(size=(9, 2)), 4, axis=0)
+    plain = pvm.match(source, target, 0.7, seed=1)
+    assert plain.source.size == _reference_size(cdist(source, target), 0.7) > 10
+    places = sorted((*source[s], *target[t]) for s, t in zip(plain.source, plain.target))
+    for _ in range(5):
+        s, t = rng.permutation(40), rng.permutation(36)
+        moved = pvm.match(source[s], target[t], 0.7, seed=1)
+        assert sorted((*source[s][i], *target[t][j]) for i, j in zip(moved.source, moved.target)) == places
+
+
+def test_interchangeable_points_are_treated_alike():
+    # 6 sources at one place, 4 targets at another: each pair is drawn with the same probability 4 / 6 * 1 / 4.
+    draws = pvm.draw_matchings(pvm.radius_graph(np.zeros((6, 1)), np.ones((4, 1)), 1.0), 6000, seed=5)
+    counts = np.zeros((6, 4))
+    for target in range(4):
+        counts[:, target] = np.bincount(draws.partners[:, target], minlength=6)
+    # Standard deviation sqrt(6000 * 1/6 * 5/6) = 29.
+    assert np.abs(counts - 1000).max() < 5 * 29
+
+
+def test_complete_graph_gives_every_permutation_alike():
+    source, target = np.array([[0.0], [0.3], [0.9], [1.0]]), np.array([[0.1], [0.2], [0.5], [2.0]])
+    partners = pvm.draw_matchings(pvm.radius_graph(source, target, 9.0), 12000, seed=6).partners
+    found, count = np.unique(partners, axis=0, return_counts=True)
+    assert found.shape[0] == 24
+    # Chi-square with 23 degrees of freedom: 49.7 is exceeded once in a thousand.
+    assert np.sum((count - 500) ** 2 / 500) < 49.7
+
+
+def test_mirrored_points_are_treated_alike():
+    # A path graph of 4 sources and 3 targets, symmetric about its middle; each source may be the one left out.
+    source, target = np.arange(4.0)[:, None], np.arange(3.0)[:, None] + 0.5
+    partners = pvm.draw_matchings(pvm.radius_graph(source, target, 0.5), 8000, seed=7).partners
+    left_out = np.bincount(6 - partners.sum(axis=1), minlength=4)
+    assert np.all(left_out > 400)
+    assert abs(int(left_out[0]) - int(left_out[3])) < 5 * np.sqrt(left_out[0] + left_out[3])
+    assert abs(int(left_out[1]) - int(left_out[2])) < 5 * np.sqrt(left_out[1] + left_out[2])
+
+
+def test_draws_form_one_series():
+    rng = np.random.default_rng(8)
+    source, target = draw_moons(60, rng)[0], draw_moons(70, rng, angle=40)[0]
+    graph = pvm.radius_graph(source, target, 0.4)
+    draws = pvm.draw_matchings(graph, 40, seed=3)
+    np.testing.assert_array_equal(pvm.draw_matchings(graph, 9, seed=3).partners, draws.partners[:9])
+    single = pvm.match(source, target, 0.4, seed=3)
+    np.testing.assert_array_equal(draws.partners[0][single.target], single.source)
+    assert np.unique(draws.partners, axis=0).shape[0] == 40
+    assert draws.pv == single.pv
+    expected = draws.expected
+    dense = np.zeros((120, 140))
+    dense[expected.source, expected.target] = expected.weights
+    mean = np.zeros((120, 140))
+    for row in draws.partners:
+        mean[row[row >= 0], np.flatnonzero(row >= 0)] += 1 / 40
+    np.testing.assert_allclose(dense, mean, atol=1e-12)
+    assert dense.sum(axis=0).max() <= 1 + 1e-12
+
+
+def test_graph_cut_down_is_the_graph_of_the_part():
+    rng = np.random.default_rng(9)
+    source, target = rng.normal(size=(50, 2)), rng.normal(size=(60, 2))
+    graph = pvm.radius_graph(source, target, 2.0)
+    s, t = rng.permutation(50)[:30], rng.permutation(60)[:40]
+    part, fresh = graph.within(0.7, s, t), pvm.radius_graph(source[s], target[t], 0.7)
+    for a, b in zip(part, fresh):
+        np.testing.assert_array_equal(a, b)
+    assert graph.within(1e-9).nearest == graph.distances.min()
+    assert graph.within(1e-9, s, t).nearest == pvm.radius_graph(source[s], target[t], 1e-9).nearest
+    assert graph.within(1e-9).within(1e-10).nearest == graph.distances.min()
+    with pytest.raises(ValueError, match="radius must be at most"):
+        graph.within(2.5)
+    with pytest.raises(ValueError, match="source_rows must be different"):
+        graph.within(1.0, np.array([1, 1]))
+    with pytest.raises(ValueError, match="target_rows must be a vector"):
+        graph.within(1.0, None, np.array([], dtype=int))
+
+
+_GOOD = np.array([[0.0, 1.0], [1.0, 0.0]])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"source": np.array([[0.0, np.nan]])}, "source holds 1 entries that are NaN"),
+        ({"target": np.array([[np.inf, 0.0]])}, "target holds 1 entries that are NaN or infinite"),
+        ({"target": np.ones((2, 3))}, "same number of features"),
+        ({"source": np.ones((0, 2))}, "source is empty"),
+        ({"target": np.ones(3)}, "target must be an array of rank 2"),
+        ({"source": None}, "source and target may be None only"),
+        ({"source": _GOOD * 1e200}, "source holds 1e\\+200"),
+        ({"radius": 0.0}, "radius must be finite and above 0"),
+        ({"radius": -1.0}, "radius must be finite and above 0"),
+        ({"radius": np.nan}, "radius must be finite and above 0"),
+        ({"radius": np.array([1.0, 2.0])}, "radius must be one number"),
+        ({"seed": -1}, "seed must be at least 0"),
+        ({"seed": 0.5}, "seed must be an integer"),
+        ({"metric": "cosine"}, "metric must be one of cityblock"),
+        ({"metric": 0.5}, "metric, as the order"),
+        ({"metric": np.eye(3)}, "metric must be a matrix with a row per feature"),
+        ({"metric": np.array([[1.0, 0.5], [0.0, 1.0]])}, "metric must be a symmetric"),
+        ({"metric": np.diag([1.0, -1.0])}, "metric must be positive semi-definite"),
+        ({"metric": lambda x, y: -1.0}, "metric must return finite"),
+        ({"metric": pvm.Precomputed(-np.ones((2, 2)))}, "metric.distances must not be negative"),
+        ({"metric": pvm.Precomputed(np.ones((3, 2)))}, "source has 2 rows"),
+        ({"metric": pvm.Precomputed(np.full((2, 2), np.nan))}, "metric.distances holds 4"),
+    ],
+)
+def test_bad_input(change, message):
+    good = {"source": _GOOD, "target": _GOOD, "radius": 1.0}
+    with pytest.raises(ValueError, match=message):
+        pvm.match(**{**good, **change})
+
+
+def test_no_pair_in_reach():
+    found = pvm.match(_GOOD, _GOOD + 50, 1.0)
+    assert found.source.size == found.target.size == found.distances.size == 0
+    assert found.pv == 1
+
+
+def test_one_point_each_and_float32():
+    assert pvm.match(np.array([[1.0]]), np.array([[2.0]]), 1.0).pv == 0
+    assert pvm.match(np.array([[1.0]], dtype=np.float32), np.array([[2.5]], dtype=np.float32), 1.0).pv == 1
+
+
+def test_benchmark_runs(capsys):
+    import json
+
+    from experiments import benchmark
+
+    benchmark.main(["matching", "--quick", "--json"])
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert {row["row"] for row in rows} == {"versions", "dense", "sparse", "curve", "draws"}
+    dense = next(row for row in rows if row["row"] == "dense")
+    assert dense["pairs"] == dense["dinic_pairs"] > 0
