@@ -112,6 +112,16 @@ def space_graph(space: Space, radius: float) -> RadiusGraph:
     return RadiusGraph(starts, columns, lengths, space.source_rows, space.target_rows, radius, nearest)
 
 
+def check_reach(graph: RadiusGraph) -> RadiusGraph:
+    """The graph itself; it is an error if it has no edge."""
+    if not graph.neighbours.size:
+        raise ValueError(
+            f"radius {graph.radius:g} leaves every point unmatched: the smallest distance between source and target "
+            f"is {graph.nearest:g}"
+        )
+    return graph
+
+
 def _tree_pays(space: Space, radius: float) -> bool:
     if space.source is None or space.source.shape[1] > TREE_DIMENSIONS:
         return False
