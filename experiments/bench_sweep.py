@@ -15,7 +15,7 @@ import numpy as np
 
 import pvmincq_jax as pvm
 from experiments.bench_common import PeakMemory, cvxopt_box, emit, versions
-from pvmincq_jax._samples import fold_numbers
+from pvmincq_jax.adaptation.sweeps import everybody_and_folds
 from pvmincq_jax.datasets import moons_task
 
 __all__ = ["add_arguments", "run"]
@@ -70,11 +70,11 @@ def _loop(
     Returns the number of QPs, and the C-bounds of the votes learnt from the whole samples ``[r, g, k]``.
     """
     labels = task.source_labels
-    numbers = fold_numbers(task.source, labels, 5, seed)
+    learning = everybody_and_folds(task.source, labels, 5, seed)
     bounds = np.full(grid.c_bound.shape, np.nan)
     count = 0
     for fold in range(-1, 5):
-        kept = numbers != fold
+        kept = learning[fold + 1]
         for r, radius in enumerate(grid.radii):
             found = pvm.self_label(task.source[kept], labels[kept], task.target, float(radius), seed=seed)
             rows = found.weights > 0
@@ -125,7 +125,7 @@ def run(arguments: argparse.Namespace) -> None:
         "qps": int(grid.status.size + grid.fold_status.size),
         "seconds": best,
         "first_call_seconds": first,
-        "kkt_residual": float(np.nanmax(grid.kkt_residual)),
+        "kkt_residual": float(np.nanmax(np.r_[grid.kkt_residual.ravel(), grid.fold_kkt_residual.ravel()])),
         "solved": float(np.mean(np.r_[grid.status.ravel(), grid.fold_status.ravel()] == pvm.Status.SOLVED)),
         "peak_mb": memory.megabytes,  # of the first call, compilation included
     }
@@ -151,7 +151,14 @@ def run(arguments: argparse.Namespace) -> None:
 def _growth(size: int, arguments: argparse.Namespace) -> None:
     """A smaller grid, at growing sample sizes."""
     task = moons_task("40", arguments.seed, per_class=size // 2)
-    grid = {"radii": (0.3, 0.1), "margins": (0.05, 0.2), "folds": 2, "seed": arguments.seed, "progress": False}
+    grid = {
+        "radii": (0.3, 0.1),
+        "radius_unit": "pv",
+        "margins": (0.05, 0.2),
+        "folds": 2,
+        "seed": arguments.seed,
+        "progress": False,
+    }
     grid["gammas"] = pvm.default_gammas(task.target)[:1]
     seconds, peaks = [], []
     for _ in range(2):

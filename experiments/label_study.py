@@ -19,7 +19,6 @@ import numpy as np
 
 import pvmincq_jax as pvm
 from experiments.drawn_species import SIZES, drawn_task
-from experiments.methods import sweep_values
 from experiments.shifts import Shift, first_tasks, shifted_task
 from experiments.transport_study import chosen_by, confirmed_tasks, run_study
 
@@ -85,7 +84,7 @@ def look(shift: Shift | Species, seed: int = 3) -> dict[str, float]:
     else:
         data = shifted_task(shift)
     sweep = pvm.sweep(data.source, data.source_labels, data.target, draws=16, seed=seed, progress=False)
-    accuracy = np.mean(sweep_values(sweep, data.test) * data.test_labels > 0, axis=-1)
+    accuracy = np.mean(pvm.values_at(sweep, data.test) * data.test_labels > 0, axis=-1)
     return chosen_by(RULES, sweep, accuracy)
 
 

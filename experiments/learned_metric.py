@@ -46,7 +46,13 @@ __all__ = ["main", "noisy_moons", "run_level"]
 
 LEVELS = (0.1, 0.3, 0.6, 1.0, 3.0)
 RUNS = 10
-GRID: dict[str, Any] = {"radii": (0.4, 0.2, 0.1, 0.05), "margins": (0.01, 0.1), "folds": 3, "draws": 16}
+GRID: dict[str, Any] = {
+    "radii": (0.4, 0.2, 0.1, 0.05),
+    "radius_unit": "pv",
+    "margins": (0.01, 0.1),
+    "folds": 3,
+    "draws": 16,
+}
 
 
 def noisy_moons(level: float, seed: int, settings: Settings) -> DomainTask:

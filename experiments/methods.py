@@ -16,14 +16,14 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 import pvmincq_jax as pvm
 from pvmincq_jax.adaptation import resampling as validations
+from pvmincq_jax.adaptation.transport_sweeps import RADIUS_MULTIPLES
+from pvmincq_jax.matching.curve import PV_LEVELS
 
-__all__ = ["FOLDS", "METHODS", "PAPER", "Fitted", "Method", "grid_fingerprint", "sweep_values"]
+__all__ = ["FOLDS", "METHODS", "PAPER", "Fitted", "Method", "grid_fingerprint"]
 
 FOLDS = 5
 # Table 1 of the paper, in per cent, at 20 .. 80 degrees and on the translation; None is its empty-set sign. The moons
@@ -109,60 +109,15 @@ def _baseline_grid(name: str) -> Any:
     return [module.VALIDATION, FOLDS, [point._asdict() for point in module.GRID]]
 
 
-def _decide(model: pvm.PVMinCq, x: np.ndarray) -> np.ndarray:
-    with jax.enable_x64(True):
-        return np.asarray(pvm.decision(model, x))
-
-
-@jax.jit
-def _votes_of_margins(
-    votes: jax.Array,
-    new_votes: jax.Array,
-    factor: pvm.VoteFactor,
-    labels: jax.Array,
-    weights: jax.Array,
-    fractions: jax.Array,
-) -> jax.Array:
-    """The values at new points of the votes learnt at each margin ``[k, m]``; NaN if not solved."""
-    largest = pvm.max_margin(votes, labels, weights, weights > 0)
-
-    def one(fraction: jax.Array) -> jax.Array:
-        solution = pvm.mincq(
-            votes, labels, fraction * largest, sample_weights=weights, voter_mask=weights > 0, factor=factor
-        )
-        return new_votes @ solution.weights
-
-    return jax.vmap(one)(fractions)
-
-
-def sweep_values(figures: pvm.Sweep, x: np.ndarray) -> np.ndarray:
-    """The votes of a whole sweep at new points, for voters on the target and margins as fractions.
-
-    Args:
-      figures: the sweep.
-      x: ``[m, d]``.
-
-    Returns:
-      Values ``[r, g, k, m]``; NaN where nothing was solved.
-    """
-    target = figures.target
-    values = np.empty((*figures.status.shape, len(x)))
-    with jax.enable_x64(True):
-        for g, gamma in enumerate(figures.gammas):
-            votes, new_votes = pvm.rbf_votes(target, target, gamma), pvm.rbf_votes(x, target, gamma)
-            factor = pvm.vote_factor(votes, tolerance=1e-7)
-            for r, found in enumerate(figures.self_labels):
-                labels, weights = jnp.asarray(found.labels), jnp.asarray(found.weights)
-                margins = jnp.asarray(figures.margins)
-                values[r, g] = np.asarray(_votes_of_margins(votes, new_votes, factor, labels, weights, margins))
-    return values
-
-
-def _validated(found: Any, grid_values: Callable[[np.ndarray], np.ndarray], **more: float) -> Fitted:
+def _validated(found: Any, **more: float) -> Fitted:
     """What a validated fit of the library chose, as a row of the table."""
     choice = found.choice
     params = {"radius": choice.radius, "gamma": choice.gamma, "margin": choice.margin, "pv": float(found.model.pv)}
-    return Fitted(partial(_decide, found.model), params | more, choice.score, False, grid_values, found)
+
+    def grid_values(x: np.ndarray) -> np.ndarray:
+        return pvm.values_at(found.sweep, x).reshape(-1, len(x))
+
+    return Fitted(partial(pvm.decision, found.model), params | more, choice.score, False, grid_values, found)
 
 
 def _fit_pv_mincq(
@@ -176,38 +131,27 @@ def _fit_pv_mincq(
     found = pvm.fit_validated(
         source, labels, target, criterion=criterion, draws=draws, folds=FOLDS, seed=seed, progress=False
     )
-    return _validated(found, lambda x: sweep_values(found.sweep, x).reshape(-1, len(x)), draws=draws)
+    return _validated(found, draws=draws)
 
 
 def _pv_mincq_grid(criterion: Callable[[pvm.Sweep], np.ndarray], draws: int) -> Any:
     options = inspect.signature(pvm.sweep).parameters
-    names = ("radii", "radius_unit", "margins", "margin_unit", "voters", "metric")
+    names = ("margins", "margin_unit", "voters", "centers", "metric")
     # Gammas follow the target: two points at distance 1 show by which multiples.
     gammas = pvm.default_gammas(np.array([[0.0], [1.0]])).tolist()
-    return [criterion.__name__, draws, FOLDS, gammas, {name: options[name].default for name in names}]
-
-
-def _transport_values(figures: pvm.TransportSweep, x: np.ndarray) -> np.ndarray:
-    """The values of every point of the grid ``[r g k, m]``."""
-    with jax.enable_x64(True):
-        values = [
-            np.asarray(figures.weights[r, g] @ pvm.rbf_votes(x, transport.moved, gamma).T)
-            for r, transport in enumerate(figures.transports)
-            for g, gamma in enumerate(figures.gammas)
-        ]
-    return np.concatenate(values)
+    return [criterion.__name__, draws, FOLDS, PV_LEVELS, gammas, {name: options[name].default for name in names}]
 
 
 def _fit_transport(source: np.ndarray, labels: np.ndarray, target: np.ndarray, seed: int) -> Fitted:
     found = pvm.fit_transport_validated(source, labels, target, seed=seed, progress=False)
-    return _validated(found, partial(_transport_values, found.sweep))
+    return _validated(found)
 
 
 def _transport_grid() -> Any:
     options = inspect.signature(pvm.transport_sweep).parameters
-    names = ("radii", "radius_unit", "margins", "margin_unit", "draws", "metric")
+    names = ("margins", "margin_unit", "draws", "voters", "metric")
     gammas = pvm.default_gammas(np.array([[0.0], [1.0]])).tolist()
-    return [pvm.transport_criterion.__name__, gammas, {name: options[name].default for name in names}]
+    return [pvm.transport_criterion.__name__, RADIUS_MULTIPLES, gammas, {name: options[name].default for name in names}]
 
 
 def _adapter(name: str) -> Any:

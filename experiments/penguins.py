@@ -116,7 +116,7 @@ def _committee(source: np.ndarray, labels: np.ndarray, target: np.ndarray, seed:
     scores = np.where(np.isfinite(found.choice.scores), found.choice.scores, np.inf)
     best = np.argsort(scores, axis=None)[: max(1, scores.size // 4)]
     places = [np.unravel_index(place, scores.shape) for place in best if np.isfinite(scores.flat[place])]
-    models = [pvm.transport_model(found.sweep, (int(r), int(g), int(k))) for r, g, k in places]
+    models = [pvm.model_at(found.sweep, (int(r), int(g), int(k))) for r, g, k in places]
     return lambda x: np.sum([np.sign(np.asarray(pvm.decision(model, x))) for model in models], axis=0)
 
 

@@ -22,7 +22,7 @@ from scipy.optimize import linear_sum_assignment
 import pvmincq_jax as pvm
 from experiments.shifts import Shift, first_tasks, large_tasks, shifted_task
 from experiments.transport_study import accuracies
-from pvmincq_jax.adaptation.transport_sweeps import MARGIN_FRACTIONS, RADIUS_MULTIPLES, judge_transports
+from pvmincq_jax.adaptation.transport_sweeps import MARGIN_FRACTIONS, RADIUS_MULTIPLES, learn_on_moved
 
 __all__ = ["LAWS", "cost_matching", "main", "mean_matching", "perfect_matchings"]
 
@@ -160,7 +160,7 @@ def compare(tasks: Sequence[Shift], draws: int = 64) -> None:
                 )
                 for multiple in RADIUS_MULTIPLES
             ]
-            sweep = judge_transports(moved, data.source_labels, data.target, gammas, np.array(MARGIN_FRACTIONS))
+            sweep = learn_on_moved(moved, data.source_labels, data.target, gammas, np.array(MARGIN_FRACTIONS))
             found = accuracies(sweep, data)
             chosen = found[pvm.choose(sweep, pvm.transport_criterion(sweep)).grid_index]
             means[name].append(float(chosen))

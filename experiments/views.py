@@ -37,8 +37,8 @@ SHIFTS = ("lamp", "moved")
 _DIRECTIONS = 8
 # Coarser than the library's own grid, so that the whole command takes minutes: with as many voters as target points in
 # each view, and votes of full rank, a fit takes much longer than on the moons.
-_GRID: dict[str, Any] = {"radii": (0.5, 0.3, 0.2, 0.1, 0.05, 0.0), "margins": (0.05, 0.2, 0.5), "folds": 3}
-_WITHOUT: dict[str, Any] = {**_GRID, "radii": (0.0,), "draws": 1, "criterion": pvm.rs}
+_GRID: dict[str, Any] = {"levels": (0.5, 0.3, 0.2, 0.1, 0.05, 0.0), "margins": (0.05, 0.2, 0.5), "folds": 3}
+_WITHOUT: dict[str, Any] = {**_GRID, "levels": (0.0,), "draws": 1, "criterion": pvm.rs}
 
 
 class ViewsTask(NamedTuple):
@@ -126,13 +126,13 @@ def _without(task: ViewsTask, views: Any, seed: int) -> float:
     """MinCq on the source. With the source as its own target, every point is its own match and R_S cross-validates."""
     source, _, test = _chosen(task, views, task.source)
     found = pvm.fit_views_validated(source, task.source_labels, source, seed=seed, **_WITHOUT)
-    return _accuracy(pvm.decision_views(found.model, test), task.test_labels)
+    return _accuracy(pvm.decision(found.model, test), task.test_labels)
 
 
 def _adapted(task: ViewsTask, views: Any, seed: int, matching: ViewMatching = "joint") -> float:
     source, target, test = _chosen(task, views, task.target)
     found = pvm.fit_views_validated(source, task.source_labels, target, matching=matching, seed=seed, **_GRID)
-    return _accuracy(pvm.decision_views(found.model, test), task.test_labels)
+    return _accuracy(pvm.decision(found.model, test), task.test_labels)
 
 
 def _given(task: ViewsTask, seed: int) -> tuple[float, float]:

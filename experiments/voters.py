@@ -16,14 +16,14 @@ import numpy as np
 import pvmincq_jax as pvm
 from experiments.bench_common import versions
 from experiments.workers import on_one_core
-from pvmincq_jax.adaptation.label import Voters
+from pvmincq_jax.adaptation.sweeps import Centers
 from pvmincq_jax.datasets import TASKS, moons_task
 
 __all__ = ["accuracies", "main"]
 
 
 def accuracies(
-    tasks: Sequence[str], voters: Voters, runs: int, seed: int, per_class: int, test_size: int
+    tasks: Sequence[str], voters: Centers, runs: int, seed: int, per_class: int, test_size: int
 ) -> np.ndarray:
     """Test accuracy of PV-MinCq+ with these voters, in per cent ``[tasks, runs]``."""
     found = np.zeros((len(tasks), runs))
@@ -31,7 +31,7 @@ def accuracies(
         for run in range(runs):
             own = moons_task(task, seed + run, per_class=per_class, test_size=test_size)
             fit = pvm.fit_validated(
-                own.source, own.source_labels, own.target, voters=voters, seed=seed + run, progress=False
+                own.source, own.source_labels, own.target, centers=voters, seed=seed + run, progress=False
             )
             values = np.asarray(pvm.decision(fit.model, own.test))
             found[t, run] = 100 * np.mean(values * own.test_labels > 0)
@@ -51,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     print(f"seed {options.seed}, {options.runs} runs, {versions('jax', 'numpy', 'scipy')}")
     print("voters".ljust(8) + "".join(task.rjust(16) for task in options.tasks), flush=True)
-    for voters in get_args(Voters):
+    for voters in get_args(Centers):
         found = accuracies(options.tasks, voters, options.runs, options.seed, options.per_class, options.test_size)
         error = found.std(axis=1, ddof=1) / np.sqrt(options.runs) if options.runs > 1 else np.full(len(found), np.nan)
         cells = [f"{mean:.1f} ± {spread:.1f}".rjust(16) for mean, spread in zip(found.mean(axis=1), error)]

@@ -15,6 +15,7 @@ and `pvmincq_jax.baselines`, the methods that the paper compares with.
 
 from pvmincq_jax._types import Status
 from pvmincq_jax.voting.voters import classifier_votes, default_gammas, rbf_votes, stump_thresholds, stump_votes
+from pvmincq_jax.voting.families import FunctionVoters, GaussianVoters, OutputVoters, StumpVoters, ViewVoters, Voters
 from pvmincq_jax.voting.cbound import (
     CBound,
     c_bound,
@@ -44,10 +45,11 @@ from pvmincq_jax.matching.selflabel import SelfLabels, carry_labels, nn_self_lab
 from pvmincq_jax.matching.spread import MatchedSpread, matched_spread
 from pvmincq_jax.matching.soft import SoftMatching, soft_eps_h, soft_matching, soft_pv
 from pvmincq_jax.matching.scaling import ScaledMatching, ScaledTransport, scaled_matching, scaled_transport
-from pvmincq_jax.adaptation.label import PVMinCq, decision, load_model, predict, pv_mincq, save_model
+from pvmincq_jax.adaptation.model import PVMinCq, decision, load_model, model_at, predict, save_model, values_at
+from pvmincq_jax.adaptation.label import pv_mincq
 from pvmincq_jax.adaptation.sweeps import Sweep, sweep
-from pvmincq_jax.adaptation.transport import Transport, barycentres, move, pv_transport, pv_transport_mincq
-from pvmincq_jax.adaptation.transport_sweeps import TransportSweep, transport_model, transport_sweep
+from pvmincq_jax.adaptation.transport import Transport, barycentres, move, pv_transport
+from pvmincq_jax.adaptation.transport_sweeps import TransportSweep, pv_transport_mincq, transport_sweep
 from pvmincq_jax.adaptation.criteria import (
     Choice,
     Criterion,
@@ -65,11 +67,7 @@ from pvmincq_jax.adaptation.criteria import (
 from pvmincq_jax.adaptation.validate import ValidatedFit, ValidatedTransport, fit_transport_validated, fit_validated
 from pvmincq_jax.adaptation.resampling import cross_validation, reverse_validation, rs_pv_validation
 from pvmincq_jax.adaptation.views import (
-    AdaptedVote,
-    ViewsVote,
     adapt_votes,
-    decision_views,
-    predict_views,
     pv_mincq_views,
     stack_views,
     view_margins,

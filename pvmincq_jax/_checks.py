@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from pvmincq_jax._types import ArrayLike
+from pvmincq_jax._types import ArrayLike, MarginUnit
 
 __all__: list[str] = []
 
@@ -136,3 +136,17 @@ def check_task(source: ArrayLike, source_labels: ArrayLike, target: ArrayLike) -
     check_points("target", target)
     check_same_dimension("source", source, "target", target)
     check_labels("source_labels", source_labels, np.shape(source)[0], soft=False, both_classes=True)
+
+
+def check_margins(values: ArrayLike | Sequence[float], unit: MarginUnit, name: str = "margins") -> np.ndarray:
+    """A list of margins in a unit, as an array ``[k]``."""
+    if unit not in ("fraction", "absolute"):
+        raise ValueError(f"margin_unit must be 'fraction' or 'absolute'; it is {unit!r}")
+    margins = np.asarray(values, float)
+    check_rank(name, margins, 1)
+    if not margins.size:
+        raise ValueError(f"{name} is empty")
+    largest, what = (1.0, "1] as a fraction of mu_max") if unit == "fraction" else (np.inf, "mu_max]")
+    if not np.all((margins > 0) & (margins <= largest) & (margins < np.inf)):
+        raise ValueError(f"{name} must be in (0, {what}; it holds {', '.join(f'{value:g}' for value in margins)}")
+    return margins

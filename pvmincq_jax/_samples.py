@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pvmincq_jax._checks import check_count, check_labels, check_points, check_same_dimension
+from pvmincq_jax._checks import check_count, check_task
 from pvmincq_jax._types import ArrayLike
 
 __all__: list[str] = []
@@ -49,23 +49,20 @@ def canonical_order(points: np.ndarray, labels: np.ndarray | None = None) -> np.
     return np.lexsort(columns[::-1])
 
 
-def prepare(source: ArrayLike, labels: ArrayLike, target: ArrayLike) -> Sample:
+def prepare(source: ArrayLike, source_labels: ArrayLike, target: ArrayLike) -> Sample:
     """Checks a task and puts its rows into canonical order.
 
     Args:
       source: ``[m_s, d]``.
-      labels: ``[m_s]`` in {-1, +1}, both classes present.
+      source_labels: ``[m_s]`` in {-1, +1}, both classes present.
       target: ``[m_t, d]``.
 
     Returns:
       A `Sample`.
     """
-    check_points("source", source)
-    check_points("target", target)
-    check_same_dimension("source", source, "target", target)
-    check_labels("labels", labels, np.shape(source)[0], soft=False, both_classes=True)
+    check_task(source, source_labels, target)
     source, target = np.asarray(source, dtype=float), np.asarray(target, dtype=float)
-    labels = np.asarray(labels, dtype=float)
+    labels = np.asarray(source_labels, dtype=float)
     source_order, target_order = canonical_order(source, labels), canonical_order(target)
     return Sample(source[source_order], labels[source_order], target[target_order], source_order, target_order)
 

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from pvmincq_jax._checks import check_count, check_margins
 from pvmincq_jax._types import MarginUnit, Status
 from pvmincq_jax.adaptation.criteria import (
     Choice,
@@ -17,7 +18,9 @@ from pvmincq_jax.adaptation.criteria import (
     rs_pv_cbound,
     rs_pv_risk,
 )
-from pvmincq_jax.adaptation.sweeps import MARGIN_FRACTIONS, Sweep
+from pvmincq_jax.adaptation.model import PVMinCq, decision
+from pvmincq_jax.adaptation.sweeps import MARGIN_FRACTIONS, Sweep, grid_gammas
+from pvmincq_jax.voting.families import VoterKind, on_points
 from pvmincq_jax.voting.voters import default_gammas
 
 try:
@@ -31,8 +34,6 @@ except ImportError as error:
 __all__: list[str] = []
 
 CRITERIA: dict[str, Criterion] = {one.__name__: one for one in (rs, rs_pv, rs_pv_cbound, label_criterion, rs_pv_risk)}
-# Numbers in the votes of one block of new points: 32 MB.
-_BLOCK = 1 << 22
 
 # A parameter that is given, listed to choose from, or None to be chosen from a default list.
 Given = float | Sequence[float] | None
@@ -109,41 +110,34 @@ def listed(name: str, given: Given, default: Callable[[], Sequence[float] | np.n
 
 def margin_list(margin: Given, unit: MarginUnit, default: Sequence[float] = MARGIN_FRACTIONS) -> np.ndarray:
     """The margins to choose from; fractions of mu_max unless absolute ones are given."""
-    if unit not in ("fraction", "absolute"):
-        raise ValueError(f"margin_unit must be 'fraction' or 'absolute'; it is {unit!r}")
-    margins = listed("margin", margin, lambda: default)
-    if np.any(margins == 0) or (unit == "fraction" and np.any(margins > 1)):
-        allowed = "in (0, 1], as a fraction of the largest margin" if unit == "fraction" else "above 0"
-        raise ValueError(f"margin must be {allowed}; it is {margin!r}")
-    return margins
+    return check_margins(listed("margin", margin, lambda: default), unit, "margin")
 
 
-def gamma_list(gamma: Given, points: np.ndarray) -> np.ndarray:
-    """The gammas to choose from; by the scale of the points unless given."""
-
-    def default() -> np.ndarray:
-        # Where most points coincide, the scale is that of the distinct ones.
-        distinct = np.unique(points, axis=0)
-        if len(distinct) == 1:
-            raise ValueError(
-                "all points of the sample (with two domains: of the target) coincide: there is no scale for gamma. "
-                "Give gamma, or other points"
-            )
-        square = np.sum((points[:1000, None] - points[None, :1000]) ** 2, axis=-1)
-        return default_gammas(points if np.median(square) > 0 else distinct)
-
-    gammas = listed("gamma", gamma, default)
+def gamma_list(gamma: Given, points: np.ndarray, voters: VoterKind) -> np.ndarray:
+    """The gammas to choose from, by the scale of the points unless given; one NaN for voters without a gamma."""
+    if not on_points(voters):
+        return grid_gammas(None, points, voters)
+    gammas = listed("gamma", gamma, lambda: default_gammas(points))
     if np.any(gammas == 0):
         raise ValueError(f"gamma must be above 0; it is {gamma!r}")
     return gammas
 
 
-def chosen(sweep: Sweep, criterion: str | Criterion, mu_max: np.ndarray) -> Choice:
+def fold_count(folds: int, labels: np.ndarray, grid: int) -> int:
+    """How many folds: none with one point of the grid; no more than the smaller class has points, but two at least.
+
+    A fold may then have to do without one class.
+    """
+    count = check_count("folds", folds, 2)
+    return max(2, min(count, int(np.sum(labels > 0)), int(np.sum(labels < 0)))) if grid > 1 else 0
+
+
+def chosen(sweep: Sweep, criterion: str | Criterion) -> Choice:
     """The best point of the grid; with one point there is nothing to choose, and its score is NaN."""
     if isinstance(criterion, str) and criterion not in CRITERIA:
         raise ValueError(f"criterion must be one of {', '.join(CRITERIA)}, or a function; it is {criterion!r}")
     if not np.any(sweep.status == Status.SOLVED):
-        raise ValueError(_no_solution(sweep, mu_max))
+        raise ValueError(_no_solution(sweep))
     if sweep.status.size == 1:
         point = float(sweep.radii[0]), float(sweep.gammas[0]), float(sweep.margins[0])
         return Choice(*point, sweep.margin_unit, (0, 0, 0), np.nan, np.full((1, 1, 1), np.nan))
@@ -156,24 +150,20 @@ def chosen(sweep: Sweep, criterion: str | Criterion, mu_max: np.ndarray) -> Choi
     return choose(sweep, scores)
 
 
-def _no_solution(sweep: Sweep, mu_max: np.ndarray) -> str:
+def _no_solution(sweep: Sweep) -> str:
     """Why nothing was solved, and what to do about it."""
-    if not np.any(sweep.matched):
-        return (
-            f"radius {sweep.radii.max():g} leaves every point unmatched. Give a larger radius, or radius=None to have "
-            "it chosen"
-        )
     if np.all(sweep.status == Status.INFEASIBLE):
         return (
-            f"margin {sweep.margins.min():g} is above the largest that these labels allow, {np.nanmax(mu_max):.4g}: "
-            "give a smaller one, a fraction of it (margin_unit='fraction'), or margin=None to have it chosen"
+            f"margin {sweep.margins.min():g} is above the largest that these labels allow, "
+            f"{np.nanmax(sweep.mu_max):.4g}: give a smaller one, a fraction of it (margin_unit='fraction'), or "
+            "margin=None to have it chosen"
         )
     reasons = "; ".join(Status(int(code)).sentence for code in np.unique(sweep.status))
     return f"MinCq found no vote: {reasons}. Give other margins or gammas, or scale the features"
 
 
 class VoteClassifier(ClassifierMixin, BaseEstimator):
-    """Prediction by a fitted vote of two classes; `_votes` gives the voters' values."""
+    """Prediction by a fitted vote of two classes, ``model_``."""
 
     def __sklearn_tags__(self) -> Any:
         """Two classes only."""
@@ -181,8 +171,15 @@ class VoteClassifier(ClassifierMixin, BaseEstimator):
         tags.classifier_tags.multi_class = False
         return tags
 
-    def _votes(self, X: np.ndarray) -> np.ndarray:
-        raise NotImplementedError
+    def _learnt(self, model: PVMinCq, choice: Choice, sweep: Any) -> None:
+        """Names the results that all classifiers have."""
+        self.model_, self.choice_, self.sweep_ = model, choice, sweep
+        self.weights_ = np.asarray(model.weights)
+        self.centers_ = getattr(model.voters, "centers", None)
+        self.gamma_ = float(model.gamma) if self.centers_ is not None else None
+        self.margin_, self.mu_max_ = float(model.margin), float(model.mu_max)
+        self.margin_fraction_ = self.margin_ / self.mu_max_
+        self.c_bound_, self.kkt_residual_ = float(model.c_bound), float(model.kkt_residual)
 
     def _one_domain(self, X: Any, y: Any) -> Domains:
         """Checks a sample of one domain, and learns the names of features and classes."""
@@ -203,11 +200,7 @@ class VoteClassifier(ClassifierMixin, BaseEstimator):
           ``[m]``.
         """
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=np.float64, reset=False)
-        step = max(1, _BLOCK // self.weights_.size)
-        # A sum along rows adds in an order of its own, whatever the number of rows; a matrix product does not.
-        parts = [np.sum(self._votes(X[i : i + step]) * self.weights_, axis=1) for i in range(0, len(X), step)]
-        return np.concatenate(parts)
+        return decision(self.model_, validate_data(self, X, dtype=np.float64, reset=False))
 
     def predict(self, X: Any) -> np.ndarray:
         """The majority vote; ``classes_[0]`` where the votes balance, as they do out of reach of all kernels.

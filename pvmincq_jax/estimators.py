@@ -12,13 +12,12 @@ from typing import Any, Literal
 import numpy as np
 
 from pvmincq_jax._checks import check_count
-from pvmincq_jax._estimator_engine import ONE_AT_A_TIME, Votes, deal, fit_grid, own_labels, reachable
-from pvmincq_jax._estimator_mincq import MinCqClassifier
 from pvmincq_jax._sklearn import (
     Domains,
     Given,
     VoteClassifier,
     chosen,
+    fold_count,
     gamma_list,
     listed,
     margin_list,
@@ -28,17 +27,106 @@ from pvmincq_jax._sklearn import (
     validate_data,
 )
 from pvmincq_jax._types import MarginUnit, RadiusUnit
-from pvmincq_jax.adaptation.criteria import Choice, transport_criterion
-from pvmincq_jax.adaptation.label import PVMinCq, Voters, absolute_margin, voter_centers, voter_mask
-from pvmincq_jax.adaptation.sweeps import Sweep, self_labels
+from pvmincq_jax.adaptation.criteria import transport_criterion
+from pvmincq_jax.adaptation.model import model_at
+from pvmincq_jax.adaptation.own import own_grid
+from pvmincq_jax.adaptation.sweeps import Centers, Sweep, label_grid
 from pvmincq_jax.adaptation.transport_sweeps import MARGIN_FRACTIONS as MOVED_FRACTIONS
-from pvmincq_jax.adaptation.transport_sweeps import RADIUS_MULTIPLES, TransportSweep
-from pvmincq_jax.adaptation.validate import fit_transport_validated
-from pvmincq_jax.baselines._form import rbf_kernel
+from pvmincq_jax.adaptation.transport_sweeps import RADIUS_MULTIPLES
+from pvmincq_jax.adaptation.validate import ValidatedTransport, fit_transport_validated
 from pvmincq_jax.matching.curve import PV_LEVELS, grid_radii
 from pvmincq_jax.matching.space import Metric
+from pvmincq_jax.voting.families import VoterKind, make_voters, on_points
 
 __all__ = ["MinCqClassifier", "PVMinCqClassifier"]
+
+
+class MinCqClassifier(VoteClassifier):
+    """The majority vote of least C-bound, on one domain (Algorithm 1).
+
+    Args:
+      voters: "rbf" for Gaussian kernels exp(-gamma |x - c|^2) on the training points, "stumps" for decision stumps, a
+        list of functions from points to values in [-1, 1], or a family such as `pvmincq_jax.StumpVoters`.
+      gamma: of the kernels; a number, a list to choose from, or None for 1/2, 2 and 8 over the median squared distance.
+      margin: mu; a number, a list to choose from, or None for a list.
+      margin_unit: "fraction" of the largest margin that the sample allows, in (0, 1], or "absolute".
+      stumps: thresholds per feature, for "stumps".
+      folds: of the cross-validation that chooses what is not given; fewer if the smaller class has fewer points. Ties
+        go to the smallest gamma, then to the largest margin.
+      random_state: of the folds: a seed, a `numpy.random.RandomState`, or None.
+
+    Attributes:
+      classes_: the two classes.
+      n_features_in_: d; and ``feature_names_in_`` where the features have names.
+      weights_: signed weights of the voters ``[n]``; the paper's Q is (weights_ + 1/n) / 2.
+      model_: all of it as a `pvmincq_jax.PVMinCq`, for `pvmincq_jax.save_model`; ``model_.voters`` are the voters.
+      centers_: of the kernels ``[n, d]``, or None.
+      gamma_: of the kernels, chosen or given, or None.
+      margin_: mu, absolute; ``margin_fraction_`` is mu / mu_max.
+      mu_max_: the largest margin that the sample allows.
+      c_bound_: the C-bound on the training sample.
+      kkt_residual_: how far the weights are from optimal, relative.
+      choice_, sweep_: the chosen point and all figures, a `pvmincq_jax.Choice` and a `pvmincq_jax.Sweep`.
+      cv_risk_: mean risk on the folds left out ``[g, k]``, NaN if there was nothing to choose.
+      gammas_, margins_: what it was chosen from ``[g]``, ``[k]``.
+
+    Example:
+      >>> import numpy as np
+      >>> from pvmincq_jax.estimators import MinCqClassifier
+      >>> X = np.random.default_rng(0).normal(size=(40, 2))
+      >>> y = np.where(X[:, 0] > 0, "right", "left")
+      >>> model = MinCqClassifier(margin=0.2).fit(X, y)
+      >>> print(model.predict([[2.0, 0.0], [-2.0, 0.0]]), round(model.margin_fraction_, 3))
+      ['right' 'left'] 0.2
+      >>> print(model.score(X, y) > 0.95, model.kkt_residual_ < 1e-7)
+      True True
+    """
+
+    def __init__(
+        self,
+        voters: VoterKind = "rbf",
+        *,
+        gamma: Given = None,
+        margin: Given = None,
+        margin_unit: MarginUnit = "fraction",
+        stumps: int = 10,
+        folds: int = 5,
+        random_state: Any = 0,
+    ) -> None:
+        """Keeps the parameters; `fit` checks them."""
+        self.voters = voters
+        self.gamma = gamma
+        self.margin = margin
+        self.margin_unit = margin_unit
+        self.stumps = stumps
+        self.folds = folds
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any) -> "MinCqClassifier":
+        """Learns the vote.
+
+        Args:
+          X: points ``[m, d]``, dense.
+          y: labels ``[m]`` of two classes.
+
+        Returns:
+          The classifier itself.
+        """
+        task = self._one_domain(X, y)
+        margins = margin_list(self.margin, self.margin_unit)
+        gammas = gamma_list(self.gamma, task.source, self.voters)
+        folds = fold_count(self.folds, task.labels, margins.size * gammas.size)
+
+        def family(gamma: float) -> Any:
+            return make_voters(self.voters, task.source, gamma, self.stumps)
+
+        seated, seed = on_points(self.voters), seed_of(self.random_state)
+        sweep = own_grid(task.source, task.labels, family, gammas, margins, self.margin_unit, folds, seed, seated)
+        choice = chosen(sweep, "rs")
+        self._learnt(model_at(sweep, choice.grid_index), choice, sweep)
+        self.cv_risk_ = choice.scores[0]
+        self.gammas_, self.margins_ = gammas if seated else None, margins
+        return self
 
 
 class PVMinCqClassifier(VoteClassifier):
@@ -68,8 +156,10 @@ class PVMinCqClassifier(VoteClassifier):
       criterion: what is minimised over the grid: "label_criterion" (None), "rs_pv_cbound", "rs_pv" (the
         paper's), "rs_pv_risk", "rs", or a function from a `pvmincq_jax.Sweep` to scores. For the transport form,
         None for `pvmincq_jax.transport_criterion`, or a function from a `pvmincq_jax.TransportSweep`.
-      voters: where the kernels sit: on "target" points (those matched), "source" points, or "both". In the transport
-        form they sit on the moved points.
+      voters: "rbf" for Gaussian kernels, "stumps" for ten decision stumps per feature, a list of functions from points
+        to values in [-1, 1], or a family such as `pvmincq_jax.StumpVoters`.
+      centers: where kernels sit: on "target" points (those matched), "source" points, or "both". In the transport form
+        they sit on the moved points.
       metric: of the matching, see `pvmincq_jax.match`.
       folds: of the source, for the source risk; fewer if the smaller class has fewer points.
       random_state: of folds and matchings: a seed, a `numpy.random.RandomState`, or None.
@@ -84,7 +174,7 @@ class PVMinCqClassifier(VoteClassifier):
       self_labels_: of the target points ``[m_t]`` in [-1, 1]; in the transport form, the labels of the moved source
         points ``[m_s]``, which are the ``centers_``.
       self_label_weights_: how far each of these points counts; 0 for one without a match.
-      radius_, gamma_: chosen or given; the radius is 0 with one domain.
+      radius_, gamma_: chosen or given; the radius is 0 with one domain, gamma None without kernels.
       margin_: mu, absolute; ``margin_fraction_`` is mu / mu_max.
       mu_max_: the largest margin that the self-labels allow.
       criterion_: its value over the grid ``[r, g, k]``; NaN if there was nothing to choose.
@@ -92,7 +182,8 @@ class PVMinCqClassifier(VoteClassifier):
       sweep_: all figures of the grid, a `pvmincq_jax.Sweep` or `pvmincq_jax.TransportSweep`.
       c_bound_: of the vote on the points that it learnt from.
       kkt_residual_: how far the weights are from optimal, relative.
-      centers_, weights_: of the voters ``[n, d]``, ``[n]``.
+      weights_: of the voters ``[n]``.
+      centers_: of Gaussian kernels ``[n, d]``, or None.
       model_: all of it as a `pvmincq_jax.PVMinCq`, for `pvmincq_jax.decision` and `pvmincq_jax.save_model`.
 
     Example:
@@ -129,7 +220,8 @@ class PVMinCqClassifier(VoteClassifier):
         margin_unit: MarginUnit = "fraction",
         draws: int | None = None,
         criterion: str | Callable[[Any], np.ndarray] | None = None,
-        voters: Voters = "target",
+        voters: VoterKind = "rbf",
+        centers: Centers = "target",
         metric: Metric = "euclidean",
         folds: int = 5,
         random_state: Any = 0,
@@ -144,6 +236,7 @@ class PVMinCqClassifier(VoteClassifier):
         self.draws = draws
         self.criterion = criterion
         self.voters = voters
+        self.centers = centers
         self.metric = metric
         self.folds = folds
         self.random_state = random_state
@@ -195,88 +288,70 @@ class PVMinCqClassifier(VoteClassifier):
         if self.form not in ("label", "transport"):
             raise ValueError(f"form must be 'label' or 'transport'; it is {self.form!r}")
         moving = self.form == "transport" and not task.single
-        model, choice, sweep = self._transport(task) if moving else self._label(task)
-        self.model_, self.choice_, self.sweep_ = model, choice, sweep
+        found = self._transport(task) if moving else self._label(task)
+        self._learnt(*found)
+        model, choice, _ = found
         self.criterion_ = choice.scores
         self.source_, self.source_labels_, self.target_ = task.source, task.labels, task.target
-        self.centers_, self.weights_ = np.asarray(model.centers), np.asarray(model.weights)
-        self.radius_, self.gamma_, self.pv_ = float(model.radius), float(model.gamma), float(model.pv)
-        self.margin_, self.mu_max_ = float(model.margin), float(model.mu_max)
-        self.margin_fraction_ = self.margin_ / self.mu_max_
-        self.c_bound_, self.kkt_residual_ = float(model.c_bound), float(model.kkt_residual)
-        self.pairs_ = model.pairs
+        self.radius_, self.pv_, self.pairs_ = float(model.radius), float(model.pv), model.pairs
         self.self_labels_, self.self_label_weights_ = np.asarray(model.labels), np.asarray(model.label_weights)
         return self
 
-    def _label(self, task: Domains) -> tuple[Any, Choice, Sweep]:
+    def _label(self, task: Domains) -> tuple[Any, Any, Sweep]:
         """The paper's form: labels are carried to the target points."""
         margins = margin_list(self.margin, self.margin_unit)
-        gammas = gamma_list(self.gamma, task.target)
+        gammas = gamma_list(self.gamma, task.target, self.voters)
         radii = np.zeros(1) if task.single else self._radii(task, PV_LEVELS, "pv")
         draws, seed = check_count("draws", 16 if self.draws is None else self.draws, 1), seed_of(self.random_state)
-        folds = check_count("folds", self.folds, 2) if margins.size * gammas.size * radii.size > 1 else 0
-        learning = deal(task.source, task.labels, folds, seed)
+        folds = fold_count(self.folds, task.labels, margins.size * gammas.size * radii.size)
         if task.single:
-            found, centers = own_labels(task.labels, learning), task.target
-            masks = [[kept] for kept in learning]
+
+            def family(gamma: float) -> Any:
+                return make_voters(self.voters, task.source, gamma)
+
+            seated = on_points(self.voters)
+            sweep = own_grid(task.source, task.labels, family, gammas, margins, self.margin_unit, folds, seed, seated)
         else:
-            centers = voter_centers(task.source, task.target, self.voters)
-            graph = reachable(task.source, task.labels, task.target, radii, self.metric)
-            found = self_labels(graph, task.labels, radii, learning, draws, seed)
-            masks = [
-                [voter_mask(one.weights > 0, kept, self.voters) for one in row] for row, kept in zip(found, learning)
-            ]
+            sweep = label_grid(
+                task.source,
+                task.labels,
+                task.target,
+                radii,
+                gammas,
+                margins,
+                self.margin_unit,
+                folds,
+                draws,
+                seed,
+                self.voters,
+                self.centers,
+                self.metric,
+            )
+        choice = chosen(sweep, "label_criterion" if self.criterion is None else self.criterion)
+        return model_at(sweep, choice.grid_index), choice, sweep
 
-        def votes_at(gamma: float) -> Votes:
-            votes = rbf_kernel(task.target, centers, gamma)
-            return votes, votes if task.single else rbf_kernel(task.source, centers, gamma)
-
-        fit = fit_grid(
-            found, masks, learning, task.labels, task.target, radii, gammas, votes_at, margins, self.margin_unit
-        )
-        choice = chosen(fit.sweep, "label_criterion" if self.criterion is None else self.criterion, fit.mu_max)
-        r, g, k = choice.grid_index
-        best, mu_max = fit.sweep.self_labels[r], float(fit.mu_max[r, g])
-        model = PVMinCq(
-            centers=centers,
-            weights=fit.weights[r, g, k],
-            gamma=choice.gamma,
-            margin=absolute_margin(choice.margin, mu_max, choice.margin_unit),
-            mu_max=mu_max,
-            c_bound=fit.sweep.c_bound[r, g, k],
-            kkt_residual=fit.kkt_residual[r, g, k],
-            radius=choice.radius,
-            pv=best.pv,
-            labels=best.labels,
-            label_weights=best.weights,
-            pairs=best.pairs,
-        )
-        return model, choice, fit.sweep
-
-    def _transport(self, task: Domains) -> tuple[Any, Choice, TransportSweep]:
+    def _transport(self, task: Domains) -> ValidatedTransport:
         """Source points move to their matched target points and keep their labels."""
-        radii = self._radii(task, RADIUS_MULTIPLES, "bottleneck")
-        reachable(task.source, task.labels, task.target, radii, self.metric)
         criterion = transport_criterion if self.criterion is None else self.criterion
         if not callable(criterion):
             raise ValueError(
                 f"criterion must be None or a function of a TransportSweep in the transport form; it is {criterion!r}"
             )
-        with ONE_AT_A_TIME:
-            return fit_transport_validated(
-                task.source,
-                task.labels,
-                task.target,
-                criterion=criterion,
-                draws=check_count("draws", 64 if self.draws is None else self.draws, 1),
-                radii=radii,
-                radius_unit="absolute",
-                margins=margin_list(self.margin, self.margin_unit, MOVED_FRACTIONS),
-                margin_unit=self.margin_unit,
-                gammas=gamma_list(self.gamma, task.target),
-                seed=seed_of(self.random_state),
-                metric=self.metric,
-            )
+        gammas = gamma_list(self.gamma, task.target, self.voters)
+        return fit_transport_validated(
+            task.source,
+            task.labels,
+            task.target,
+            criterion=criterion,
+            draws=check_count("draws", 64 if self.draws is None else self.draws, 1),
+            radii=self._radii(task, RADIUS_MULTIPLES, "bottleneck"),
+            margins=margin_list(self.margin, self.margin_unit, MOVED_FRACTIONS),
+            margin_unit=self.margin_unit,
+            gammas=gammas if on_points(self.voters) else None,
+            seed=seed_of(self.random_state),
+            voters=self.voters,
+            metric=self.metric,
+        )
 
     def _radii(self, task: Domains, default: Sequence[float], default_unit: RadiusUnit) -> np.ndarray:
         """Absolute radii, increasing; 0, where the samples share points, is the smallest number above it."""
@@ -286,6 +361,3 @@ class PVMinCqClassifier(VoteClassifier):
             raise ValueError(f"radius must be above 0; it is {self.radius!r}")
         radii = grid_radii(task.source, task.target, values, unit, self.metric)
         return np.unique(np.maximum(radii, np.finfo(float).tiny))
-
-    def _votes(self, X: np.ndarray) -> np.ndarray:
-        return rbf_kernel(X, self.centers_, self.gamma_)

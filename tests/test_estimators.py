@@ -19,6 +19,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
 
 import pvmincq_jax as pvm
+from pvmincq_jax._sklearn import gamma_list
 from pvmincq_jax.datasets import moons_task
 from pvmincq_jax.estimators import MinCqClassifier, PVMinCqClassifier
 from tests.problems import clarabel_objective
@@ -72,12 +73,13 @@ def test_two_domains_are_the_library_s_own_fit(task):
     own.fit_domains(task.source, task.source_labels, task.target)
     assert own.choice_.grid_index == found.choice.grid_index
     for name in found.sweep._fields:
-        if name not in ("margin_unit", "self_labels", "kkt_residual"):
+        if name not in ("margin_unit", "self_labels", "voters", "kkt_residual", "fold_kkt_residual"):
             np.testing.assert_allclose(getattr(own.sweep_, name), getattr(found.sweep, name), atol=1e-7)
     np.testing.assert_allclose(own.criterion_, found.choice.scores, atol=1e-7)
     for name, values in found.model._asdict().items():
-        if name not in ("pairs", "kkt_residual"):
+        if name not in ("pairs", "voters", "kkt_residual"):
             np.testing.assert_allclose(getattr(own.model_, name), values, atol=1e-7)
+    jax.tree.map(np.testing.assert_array_equal, own.model_.voters, found.model.voters)
     jax.tree.map(np.testing.assert_array_equal, own.pairs_, found.model.pairs)
     values = np.asarray(pvm.decision(own.model_, task.test))
     np.testing.assert_allclose(own.decision_function(task.test), values, atol=1e-12)
@@ -87,7 +89,7 @@ def test_two_domains_are_the_library_s_own_fit(task):
 @pytest.mark.parametrize("voters", ["rbf", "stumps"])
 def test_mincq_is_optimal_for_the_sample_as_it_is(task, voters):
     model = MinCqClassifier(voters, margin=0.3, gamma=3.0).fit(task.source, task.source_labels)
-    votes = model._votes(task.source)
+    votes = model.model_.voters.votes(task.source)
     shares = np.full(len(votes), 1 / len(votes))
     margins = votes.T @ (shares * task.source_labels)
     assert model.mu_max_ == pytest.approx(np.mean(np.abs(margins)), rel=1e-12)
@@ -181,7 +183,7 @@ def test_probabilities_are_those_of_the_gibbs_classifier(task, adapted):
     np.testing.assert_allclose(probabilities, np.stack([1 - values, 1 + values], axis=1) / 2, atol=1e-15)
     # The Gibbs risk is the mean probability of the wrong class.
     labels = task.test_labels
-    risk = pvm.gibbs_risk(adapted._votes(task.test), labels, adapted.weights_)
+    risk = pvm.gibbs_risk(adapted.model_.voters.votes(task.test), labels, adapted.weights_)
     wrong = np.where(labels > 0, probabilities[:, 0], probabilities[:, 1])
     assert np.mean(wrong) == pytest.approx(float(risk), abs=1e-12)
 
@@ -329,28 +331,28 @@ DOMAIN = np.array([1, 1, 1, -2, -2, -2])
         (MinCqClassifier(), (X, np.zeros(6)), r"one class only, .*0\.0.*two classes to learn from"),
         (PVMinCqClassifier(), (X, Y * 2 - DOMAIN.clip(0), [1] * 5 + [-1]), "OneVsRestClassifier"),
         (MinCqClassifier(), (X, [0, 1, 2, 0, 1, 2]), "multiclass, with 3 classes. Wrap.*OneVsRestClassifier"),
-        (MinCqClassifier("trees"), (X, Y), "voters must be 'rbf' or 'stumps'; it is 'trees'"),
-        (MinCqClassifier(margin=1.5), (X, Y), r"margin must be in \(0, 1\], as a fraction.*it is 1.5"),
+        (MinCqClassifier("trees"), (X, Y), "voters must be 'rbf', 'stumps', .*it is 'trees'"),
+        (MinCqClassifier(margin=1.5), (X, Y), r"margin must be in \(0, 1\] as a fraction.*1.5"),
         (MinCqClassifier(margin=0.9, gamma=1.0, margin_unit="absolute"), (X, Y), "largest that these labels allow"),
         (MinCqClassifier(margin_unit="share"), (X, Y), "margin_unit must be 'fraction' or 'absolute'"),
         (MinCqClassifier(gamma=[1.0, -1.0]), (X, Y), "gamma must be a number above 0, a list of them, or None"),
         (MinCqClassifier(gamma=0.0), (X, Y), "gamma must be above 0"),
         (MinCqClassifier(folds=1), (X, Y), "folds must be at least 2; it is 1"),
-        (MinCqClassifier(), (np.ones((6, 2)), Y), "all points of the sample.*coincide.*Give gamma"),
-        (PVMinCqClassifier(), (X, Y, [1] * 5 + [-1]), "of the target. coincide"),
+        (MinCqClassifier(), (np.ones((6, 2)), Y), "all points.*coincide.*Give gamma"),
+        (PVMinCqClassifier(), (X, Y, [1] * 5 + [-1]), "of the target.*coincide"),
         (PVMinCqClassifier(), (X, Y, [1] * 6), "no target row .below 0.*leave sample_domain out"),
         (PVMinCqClassifier(), (X, Y, [-1] * 6), "no source row"),
         (PVMinCqClassifier(), (X, Y, [1, -1]), r"one entry per row of X \(6\)"),
         (PVMinCqClassifier(), (X, Y, ["s"] * 6), "sample_domain must hold numbers"),
         (PVMinCqClassifier(), (X, None, DOMAIN), "y must have one entry per row"),
-        (PVMinCqClassifier(radius=0.1), (X, Y, DOMAIN), "smallest distance.*is 2.8.*larger radius, or radius=None"),
-        (PVMinCqClassifier(form="transport", radius=0.1), (X, Y, DOMAIN), "is 2.8.*larger radius, or radius=None"),
+        (PVMinCqClassifier(radius=0.1), (X, Y, DOMAIN), "smallest distance.*is 2.8.*larger radius"),
+        (PVMinCqClassifier(form="transport", radius=0.1), (X, Y, DOMAIN), "is 2.8.*larger radius"),
         (PVMinCqClassifier(form="transport", criterion="rs_pv"), (X, Y, DOMAIN), "None or a function of a Transport"),
         (PVMinCqClassifier(form="both"), (X, Y, DOMAIN), "form must be 'label' or 'transport'"),
         (PVMinCqClassifier(radius=0.0), (X, Y, DOMAIN), "radius must be above 0"),
         (PVMinCqClassifier(criterion="best"), (X, Y, DOMAIN), "criterion must be one of rs, rs_pv"),
         (PVMinCqClassifier(draws=0), (X, Y, DOMAIN), "draws must be at least 1"),
-        (PVMinCqClassifier(voters="all"), (X, Y, DOMAIN), "voters must be 'target', 'source' or 'both'"),
+        (PVMinCqClassifier(centers="all"), (X, Y, DOMAIN), "centers must be 'target', 'source' or 'both'"),
     ],
 )
 def test_errors_say_what_to_do(classifier, arguments, message):
@@ -387,3 +389,54 @@ for name in ("estimators", "scorers"):
     check = "import sys, pvmincq_jax; print('sklearn' in sys.modules, 'matplotlib' in sys.modules)"
     done = subprocess.run([*command[:-1], check], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False", "False"]
+
+
+def test_a_criterion_may_fit_an_estimator(task):
+    """One that needs another fit must not wait for the fit that called it."""
+
+    def criterion(sweep):
+        inner = MinCqClassifier(gamma=2.0, margin=0.3).fit(task.source, task.source_labels)
+        return np.full(sweep.status.shape, inner.c_bound_)
+
+    given = {"radius": [0.5, 0.8], "margin": 0.3, "gamma": 2.0, "folds": 2, "draws": 2}
+    model = PVMinCqClassifier(**given, criterion=criterion).fit_domains(task.source, task.source_labels, task.target)
+    assert np.unique(model.criterion_).size == 1
+
+
+def test_the_default_gamma_does_not_depend_on_the_order_of_many_rows():
+    """One cluster of points per thousand rows: the first thousand alone would say that all points are close."""
+    rng = np.random.default_rng(0)
+    points = np.concatenate([rng.normal(size=(1000, 2)), 50 + 9 * rng.normal(size=(600, 2))])
+    first, last = (gamma_list(None, rows, "rbf") for rows in (points, points[::-1]))
+    np.testing.assert_array_equal(first, last)
+
+
+@pytest.mark.parametrize("kind", ["stumps", "functions", "family"])
+@pytest.mark.parametrize("form", ["label", "transport"])
+def test_any_voters_vote_in_both_forms(kind, form, task, tmp_path):
+    functions = [lambda x: np.tanh(3 * x[:, 0]), lambda x: np.tanh(3 * x[:, 1]), lambda x: np.tanh(x[:, 0] + x[:, 1])]
+    family = pvm.StumpVoters(*pvm.stump_thresholds(task.target, 3))
+    voters = {"stumps": "stumps", "functions": functions, "family": family}[kind]
+    model = PVMinCqClassifier(form=form, voters=voters, radius=0.8, margin=[0.1, 0.4], folds=2, draws=2)
+    model.fit_domains(task.source, task.source_labels, task.target)
+    assert model.gamma_ is None
+    assert model.kkt_residual_ < 1e-7
+    values = model.decision_function(task.test)
+    np.testing.assert_array_equal(values, pvm.decision(model.model_, task.test))
+    own = MinCqClassifier(voters, margin=0.3).fit(task.source, task.source_labels)
+    assert own.score(task.source, task.source_labels) > 0.6
+    pvm.save_model(model.model_, tmp_path / "model.npz")
+    if kind == "functions":
+        with pytest.raises(ValueError, match="voters="):
+            pvm.load_model(tmp_path / "model.npz")
+    again = pvm.load_model(tmp_path / "model.npz", voters=model.model_.voters if kind == "functions" else None)
+    np.testing.assert_array_equal(pvm.decision(again, task.test), values)
+
+
+@pytest.mark.parametrize("classifier", [MinCqClassifier(), PVMinCqClassifier()])
+def test_predictions_are_in_double_precision_whatever_the_configuration(classifier, task):
+    model = classifier.set_params(gamma=2.0, margin=0.3).fit(task.source, task.source_labels)
+    with jax.enable_x64(False):
+        values = pvm.decision(model.model_, task.test)
+    assert values.dtype == np.float64
+    np.testing.assert_array_equal(values, model.decision_function(task.test))

@@ -26,8 +26,6 @@ from pvmincq_jax.voting.voters import rbf_votes
 __all__ = [
     "LearnedMap",
     "LinearMap",
-    "MapForm",
-    "MapTerms",
     "apply_map",
     "learn_map",
     "own_c_bound",

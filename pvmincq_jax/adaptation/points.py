@@ -74,8 +74,8 @@ def shared_points(
     source: ArrayLike | None,
     target: ArrayLike | None,
     *,
-    radii: ArrayLike | Sequence[float] = PV_LEVELS,
-    radius_unit: RadiusUnit = "pv",
+    radii: ArrayLike | Sequence[float] | None = None,
+    radius_unit: RadiusUnit = "absolute",
     draws: int = 64,
     seed: int = 0,
     metric: Metric = "euclidean",
@@ -88,9 +88,9 @@ def shared_points(
     Args:
       source: ``[m_s, d]``.
       target: ``[m_t, d]``.
-      radii: see `pvmincq_jax.grid_radii`; levels of PV from 0.6 to 0 unless given. At a radius that matches the whole
+      radii: to draw at; None for those at ten levels of PV, from 0.6 to 0. At a radius that matches the whole
         source every frequency is 1 and the ranking does not change.
-      radius_unit: how to read ``radii``.
+      radius_unit: how to read ``radii``, see `pvmincq_jax.grid_radii`.
       draws: matchings per radius.
       seed: of the matchings.
       metric: see `pvmincq_jax.match`.
@@ -100,13 +100,14 @@ def shared_points(
 
     Example:
       >>> source, target = np.array([[0.0], [0.1], [5.0], [1.0]]), np.array([[0.05], [1.2]])
-      >>> found = shared_points(source, target, radii=[0.06, 0.3], radius_unit="absolute")
+      >>> found = shared_points(source, target, radii=[0.06, 0.3])
       >>> found.ranking[-1], found.score.round(1)
       (np.int64(2), array([0.5, 0.5, 0. , 0.5]))
     """
     space = make_space(source, target, metric)
     size = space.source_rows.size
-    absolute = grid_radii(source, target, radii, radius_unit, metric)  # type: ignore[arg-type]
+    unit, values = ("pv", PV_LEVELS) if radii is None else (radius_unit, radii)
+    absolute = grid_radii(source, target, values, unit, metric)  # type: ignore[arg-type]
     graph = space_graph(space, float(absolute.max()))
     found = [draw_matchings(graph.within(float(radius)), draws, seed=seed) for radius in absolute]
     frequency = np.stack([match_frequency(one.expected, size) for one in found])

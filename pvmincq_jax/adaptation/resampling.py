@@ -11,8 +11,9 @@ import numpy as np
 
 from pvmincq_jax._samples import check_folds, fold_numbers, prepare
 from pvmincq_jax._types import ArrayLike
+from pvmincq_jax.adaptation.criteria import least, risk_plus_pv
 
-__all__ = ["cross_validation", "first_best", "reverse_validation", "rs_pv_validation"]
+__all__ = ["cross_validation", "reverse_validation", "rs_pv_validation"]
 
 Fit = Callable[[np.ndarray, np.ndarray, np.ndarray, Any, int], Any]
 Decision = Callable[[Any, np.ndarray], np.ndarray]
@@ -43,7 +44,7 @@ def cross_validation(
     fit: Fit,
     decision: Decision,
     source: ArrayLike,
-    labels: ArrayLike,
+    source_labels: ArrayLike,
     target: ArrayLike,
     grid: Sequence[Any],
     folds: int = 5,
@@ -57,7 +58,7 @@ def cross_validation(
       fit: ``(source, labels, target, params, seed) -> model``.
       decision: ``(model, x) -> [m]``.
       source: ``[m_s, d]``.
-      labels: ``[m_s]`` in {-1, +1}.
+      source_labels: ``[m_s]`` in {-1, +1}.
       target: ``[m_t, d]``, the whole of it given to every fit.
       grid: the parameters to score.
       folds: how many.
@@ -67,7 +68,7 @@ def cross_validation(
     Returns:
       Errors ``[len(grid)]``, the lower the better.
     """
-    sample = prepare(source, labels, target)
+    sample = prepare(source, source_labels, target)
     check_folds(folds, int(np.sum(sample.labels < 0)), int(np.sum(sample.labels > 0)))
     numbers = fold_numbers(sample.source, sample.labels, folds, seed)
     errors = np.zeros((folds, len(grid)))
@@ -83,7 +84,7 @@ def reverse_validation(
     fit: Fit,
     decision: Decision,
     source: ArrayLike,
-    labels: ArrayLike,
+    source_labels: ArrayLike,
     target: ArrayLike,
     grid: Sequence[Any],
     folds: int = 5,
@@ -105,7 +106,7 @@ def reverse_validation(
       fit: ``(source, labels, target, params, seed) -> model``.
       decision: ``(model, x) -> [m]``.
       source: ``[m_s, d]``.
-      labels: ``[m_s]`` in {-1, +1}.
+      source_labels: ``[m_s]`` in {-1, +1}.
       target: ``[m_t, d]``.
       grid: the parameters to score.
       folds: how many.
@@ -115,7 +116,7 @@ def reverse_validation(
     Returns:
       Errors ``[len(grid)]``, the lower the better.
     """
-    sample = prepare(source, labels, target)
+    sample = prepare(source, source_labels, target)
     check_folds(folds, int(np.sum(sample.labels < 0)), int(np.sum(sample.labels > 0)), sample.target.shape[0])
     source_numbers = fold_numbers(sample.source, sample.labels, folds, seed)
     target_numbers = fold_numbers(sample.target, None, folds, seed)
@@ -141,7 +142,7 @@ def rs_pv_validation(
     fit: Fit,
     decision: Decision,
     source: ArrayLike,
-    labels: ArrayLike,
+    source_labels: ArrayLike,
     target: ArrayLike,
     grid: Sequence[Any],
     folds: int = 5,
@@ -155,7 +156,7 @@ def rs_pv_validation(
       fit: ``(source, labels, target, params, seed) -> model``, whose ``.pv`` is the PV that it learnt at.
       decision: ``(model, x) -> [m]``.
       source: ``[m_s, d]``.
-      labels: ``[m_s]`` in {-1, +1}.
+      source_labels: ``[m_s]`` in {-1, +1}.
       target: ``[m_t, d]``.
       grid: the parameters to score.
       folds: of the source.
@@ -165,11 +166,11 @@ def rs_pv_validation(
     Returns:
       Scores ``[len(grid)]``, the lower the better; the PV in them is that of the whole samples.
     """
-    risks = cross_validation(fit, decision, source, labels, target, grid, folds, seed, fit_grid=fit_grid)
-    sample = prepare(source, labels, target)
+    risks = cross_validation(fit, decision, source, source_labels, target, grid, folds, seed, fit_grid=fit_grid)
+    sample = prepare(source, source_labels, target)
     own = np.broadcast_to(sample.labels, (len(grid), len(sample.labels)))
     models = _fit_all(fit, fit_grid, sample.source, own, sample.target, grid, seed)
-    return risks + np.array([float(model.pv) for model in models])
+    return risk_plus_pv(risks, np.array([float(model.pv) for model in models]))
 
 
 def first_best(scores: ArrayLike) -> int:
@@ -188,8 +189,4 @@ def first_best(scores: ArrayLike) -> int:
       >>> first_best(np.array([0.3, 0.1 + 1e-16, 0.1]))
       1
     """
-    scores = np.asarray(scores, dtype=float)
-    if not np.any(np.isfinite(scores)):
-        raise ValueError("scores hold no finite number: no point of the grid can be chosen")
-    able = np.where(np.isfinite(scores), scores, np.inf)
-    return int(np.flatnonzero(able <= np.min(able) + 1e-9)[0])
+    return int(least(np.asarray(scores, dtype=float))[0, 0])

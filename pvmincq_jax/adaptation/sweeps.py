@@ -1,39 +1,34 @@
-"""The whole grid in one call: folds x radii x gammas x margins.
+"""The whole grid of the form that carries labels: folds x radii x gammas x margins, in one call.
 
-Matchings are drawn on the host, once per fold and radius. Everything after them is one compiled computation over
-arrays of fixed shape: an unmatched point has weight 0, a fold's own points have mask 0, and the votes of one gamma
-are factored once for all folds, radii and margins.
+Matchings are drawn on the host, once per fold and radius. An unmatched point has weight 0 and the voters of a fold's
+own points are masked, so that every fold and radius is a lane of one shape; the engine solves them gamma by gamma.
 """
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
-from pvmincq_jax._checks import check_count, check_task, check_vector
+from pvmincq_jax._checks import check_margins, check_task, check_vector
 from pvmincq_jax._progress import Progress, progress_bar
 from pvmincq_jax._samples import check_folds, fold_numbers
-from pvmincq_jax._types import ArrayLike, MarginUnit, RadiusUnit, Status, common_dtype, precision
-from pvmincq_jax.adaptation.grid import Figures, Lane, chunks, judge_lanes, lanes_tolerance, make_lanes
-from pvmincq_jax.adaptation.label import Voters, voter_centers
+from pvmincq_jax._types import ArrayLike, MarginUnit, RadiusUnit, Status, common_dtype
+from pvmincq_jax.adaptation.grid import Lanes, solve_grid
 from pvmincq_jax.matching.curve import PV_LEVELS, grid_radii
-from pvmincq_jax.matching.graph import RadiusGraph, space_graph
+from pvmincq_jax.matching.graph import RadiusGraph, check_reach, space_graph
 from pvmincq_jax.matching.matching import draw_matchings
 from pvmincq_jax.matching.selflabel import SelfLabels, carry_labels
 from pvmincq_jax.matching.space import Metric, make_space
-from pvmincq_jax.voting.factor import vote_factor
-from pvmincq_jax.voting.voters import default_gammas, rbf_votes
+from pvmincq_jax.voting.cbound import vote_loss
+from pvmincq_jax.voting.families import VoterKind, make_voters, on_points
+from pvmincq_jax.voting.voters import default_gammas
 
 __all__ = ["Sweep", "sweep"]
 
+Centers = Literal["target", "source", "both"]
+
 MARGIN_FRACTIONS = (0.01, 0.05, 0.1, 0.2, 0.5)
-# Relative singular values dropped from the votes, per unit of the smallest margin as a fraction. The objective changes
-# by their square over that of the margin: 1e-8 and less was measured, where 1e-7 counts as solved.
-TOLERANCE = 2e-5
-# Up to this fraction of mu_max masked voters cost digits; see `pvmincq_jax.mincq.solve_mincq`.
-SMALL_MARGIN = 1e-3
 
 
 class Sweep(NamedTuple):
@@ -41,7 +36,7 @@ class Sweep(NamedTuple):
 
     Attributes:
       radii: absolute ``[r]``.
-      gammas: ``[g]``.
+      gammas: ``[g]``; NaN where the voters have none.
       margins: as given ``[k]``.
       margin_unit: "absolute" or "fraction".
       source_risk: of the vote learnt without a fold, on that fold's source points ``[folds, r, g, k]``; NaN if not
@@ -53,8 +48,12 @@ class Sweep(NamedTuple):
       fold_matched: the same without each fold ``[folds, r]``.
       status: of the vote learnt from all folds, `Status` codes ``[r, g, k]``.
       fold_status: ``[folds, r, g, k]``.
-      kkt_residual: the largest over the folds and the whole ``[r, g, k]``; NaN where nothing was solved.
-      target_values: the vote learnt from all folds, on the target points ``[r, g, k, m_t]``; NaN if not solved.
+      kkt_residual: of the vote learnt from all folds ``[r, g, k]``; NaN where nothing was solved.
+      fold_kkt_residual: ``[folds, r, g, k]``.
+      mu_max: the largest margins of the votes learnt from all folds ``[r, g]``.
+      weights: of these votes ``[r, g, k, n]``; NaN if not solved, as are the values.
+      target_values: their values on the target points ``[r, g, k, m_t]``.
+      voters: the family that votes, for each radius and gamma.
       self_labels: of the whole samples, one per radius.
       source_labels: ``[m_s]``.
       target: ``[m_t, d]``.
@@ -73,10 +72,172 @@ class Sweep(NamedTuple):
     status: np.ndarray
     fold_status: np.ndarray
     kkt_residual: np.ndarray
+    fold_kkt_residual: np.ndarray
+    mu_max: np.ndarray
+    weights: np.ndarray
     target_values: np.ndarray
+    voters: tuple[tuple[Any, ...], ...]
     self_labels: tuple[SelfLabels, ...]
     source_labels: np.ndarray
     target: np.ndarray
+
+
+class LabelledGrid(NamedTuple):
+    """What there is to learn from, before any vote.
+
+    Attributes:
+      learning: source points learnt from ``[1 + folds, m_s]``, all of them first; the others are judged on.
+      found: self-labels of the learning points, for each row of ``learning`` and each radius.
+      masks: which voters take part ``[n]``, for the same.
+      radii: ``[r]``.
+      source_labels: ``[m_s]``.
+      target: the learning points ``[m_t, d]``.
+    """
+
+    learning: np.ndarray
+    found: Sequence[Sequence[SelfLabels]]
+    masks: Sequence[Sequence[np.ndarray]]
+    radii: np.ndarray
+    source_labels: np.ndarray
+    target: np.ndarray
+
+
+def everybody_and_folds(points: np.ndarray, labels: np.ndarray, folds: int, seed: int) -> np.ndarray:
+    """Who learns: everybody, then all but one fold after the other ``[1 + folds, m]``; 0 folds for no validation."""
+    everybody = np.ones((1, len(labels)), bool)
+    if not folds:
+        return everybody
+    numbers = fold_numbers(points, labels, folds, seed)
+    return np.concatenate([everybody, numbers[None] != np.arange(folds)[:, None]])
+
+
+def carried_labels(
+    graph: RadiusGraph,
+    labels: np.ndarray,
+    radii: np.ndarray,
+    learning: np.ndarray,
+    draws: int,
+    seed: int,
+    advance: Callable[[int], None] = lambda steps: None,
+) -> list[list[SelfLabels]]:
+    """One matching, or mean of several, per fold and radius, all from one graph; [1 + folds][radii]."""
+
+    def one(rows: np.ndarray, radius: float) -> SelfLabels:
+        advance(1)
+        return carry_labels(draw_matchings(graph.within(radius, rows), draws, seed=seed), labels[rows])
+
+    return [[one(np.flatnonzero(kept), float(radius)) for radius in radii] for kept in learning]
+
+
+def voter_points(source: np.ndarray, target: np.ndarray, centers: Centers) -> np.ndarray:
+    """Where the voters sit ``[n, d]``: target points, source points, or both, target first."""
+    if centers not in ("target", "source", "both"):
+        raise ValueError(f"centers must be 'target', 'source' or 'both'; it is {centers!r}")
+    return np.concatenate({"target": [target], "source": [source], "both": [target, source]}[centers])
+
+
+def voter_masks(
+    found: Sequence[Sequence[SelfLabels]], learning: np.ndarray, centers: Centers | None, count: int
+) -> list[list[np.ndarray]]:
+    """Voters on matched target points and on source points learnt from take part; without places, all n of them."""
+
+    def one(matched: np.ndarray, kept: np.ndarray) -> np.ndarray:
+        if centers is None:
+            return np.ones(count, bool)
+        return np.concatenate({"target": [matched], "source": [kept], "both": [matched, kept]}[centers])
+
+    return [[one(labels.weights > 0, kept) for labels in row] for row, kept in zip(found, learning)]
+
+
+def learn_grid(
+    task: LabelledGrid,
+    families: Sequence[Any],
+    gammas: np.ndarray,
+    margins: np.ndarray,
+    unit: MarginUnit,
+    learn_at: Any,
+    judge_at: Any,
+    *,
+    mesh: jax.sharding.Mesh | None = None,
+    advance: Callable[[int], None] = lambda lanes: None,
+) -> Sweep:
+    """MinCq on every fold, radius, family and margin.
+
+    Args:
+      task: labels, folds and radii.
+      families: of voters, one per gamma.
+      gammas: what to call them ``[g]``.
+      margins: ``[k]``.
+      unit: of the margins.
+      learn_at: the learning points, as the families take them.
+      judge_at: the source points, as the families take them.
+      mesh: see `solve_grid`.
+      advance: told the number of lanes that were just solved.
+
+    Returns:
+      A `Sweep`.
+    """
+    folds, radii = len(task.learning), len(task.radii)
+    flat = [one for row in task.found for one in row]
+    held_out = np.repeat(~task.learning, radii, axis=0).astype(float)
+    results = []
+    for family in families:
+        votes, judged = family.votes(learn_at), family.votes(judge_at) if folds > 1 else None
+        labels, weights = (np.stack([getattr(one, name) for one in flat]) for name in ("labels", "weights"))
+        lanes = Lanes(labels, weights, np.concatenate([np.stack(row) for row in task.masks]))
+        figures = solve_grid(votes, lanes, margins, unit=unit, mesh=mesh, advance=advance)
+        values = figures.weights @ votes.T
+        risk = lane_risks(values, labels, weights)
+        if judged is not None:
+            judge_values = figures.weights[radii:] @ judged.T
+            fold_risk = lane_risks(judge_values, task.source_labels[None], held_out[radii:])
+        else:
+            fold_risk = np.empty((0, len(margins)))
+        results.append((figures, values[:radii], risk[:radii], fold_risk))
+
+    def gather(fields: Sequence[np.ndarray], *first: int) -> np.ndarray:
+        """One field of every family, lanes [first.., r] and what comes after them, gammas behind the radii."""
+        return np.stack([field.reshape(*first, radii, *field.shape[1:]) for field in fields], axis=len(first) + 1)
+
+    def whole(name: str) -> np.ndarray:
+        return gather([getattr(figures, name)[:radii] for figures, *_ in results])
+
+    def each_fold(name: str) -> np.ndarray:
+        return gather([getattr(figures, name)[radii:] for figures, *_ in results], folds - 1)
+
+    matched = np.array([int(np.sum(one.weights > 0)) for one in flat]).reshape(folds, radii)
+    return Sweep(
+        radii=task.radii,
+        gammas=gammas,
+        margins=margins,
+        margin_unit=unit,
+        source_risk=gather([result[3] for result in results], folds - 1),
+        pv=np.array([one.pv for one in task.found[0]]),
+        c_bound=whole("c_bound"),
+        self_risk=gather([result[2] for result in results]),
+        matched=matched[0],
+        fold_matched=matched[1:],
+        status=whole("status"),
+        fold_status=each_fold("status"),
+        kkt_residual=whole("kkt_residual"),
+        fold_kkt_residual=each_fold("kkt_residual"),
+        mu_max=whole("mu_max"),
+        weights=whole("weights"),
+        target_values=gather([result[1] for result in results]),
+        voters=(tuple(families),) * radii,
+        self_labels=tuple(task.found[0]),
+        source_labels=task.source_labels,
+        target=task.target,
+    )
+
+
+def lane_risks(values: np.ndarray, labels: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """`pvmincq_jax.vote_risk` of each lane: values ``[L, k, m]``, labels and weights ``[L, m]`` -> ``[L, k]``."""
+    loss = vote_loss(values, labels[:, None, :])
+    with np.errstate(invalid="ignore"):
+        shares = weights / np.sum(weights, axis=1, keepdims=True)
+    # A point of weight 0 counts for nothing, even one whose value is not a number.
+    return np.sum(np.where(weights[:, None, :] > 0, loss, 0.0) * shares[:, None, :], axis=-1)
 
 
 def sweep(
@@ -84,17 +245,18 @@ def sweep(
     source_labels: ArrayLike,
     target: ArrayLike,
     *,
-    radii: ArrayLike | Sequence[float] = PV_LEVELS,
+    radii: ArrayLike | Sequence[float] | None = None,
     margins: ArrayLike | Sequence[float] = MARGIN_FRACTIONS,
-    gammas: ArrayLike | None = None,
+    gammas: ArrayLike | Sequence[float] | None = None,
     folds: int = 5,
     draws: int = 1,
     seed: int = 0,
-    voters: Voters = "target",
-    radius_unit: RadiusUnit = "pv",
+    voters: VoterKind = "rbf",
+    centers: Centers = "target",
+    radius_unit: RadiusUnit = "absolute",
     margin_unit: MarginUnit = "fraction",
     metric: Metric = "euclidean",
-    chunk: int = 16,
+    mesh: jax.sharding.Mesh | None = None,
     progress: Progress = None,
 ) -> Sweep:
     """Learns PV-MinCq at every point of a grid, on all folds but one and on the whole, without target labels.
@@ -103,17 +265,18 @@ def sweep(
       source: ``[m_s, d]``.
       source_labels: ``[m_s]`` in {-1, +1}.
       target: ``[m_t, d]``.
-      radii: see `grid_radii`; levels of PV from 0.6 to 0 unless given.
-      margins: fractions of each problem's mu_max, or absolute.
-      gammas: absolute; `default_gammas` of the target when None.
+      radii: to choose from; None for those at ten levels of PV, from 0.6 to 0.
+      margins: to choose from.
+      gammas: of Gaussian voters; `pvmincq_jax.default_gammas` of the target when None.
       folds: of the source, stratified by class; the target is used whole (section 3.4).
       draws: matchings per fold and radius; 1 is the paper's.
       seed: of folds and matchings.
       voters: see `pvmincq_jax.pv_mincq`.
-      radius_unit: how to read ``radii``.
-      margin_unit: how to read ``margins``.
+      centers: see `pvmincq_jax.pv_mincq`.
+      radius_unit: how to read ``radii``, see `pvmincq_jax.grid_radii`.
+      margin_unit: "fraction" of each problem's mu_max, or "absolute".
       metric: see `pvmincq_jax.match`.
-      chunk: how many folds and radii one compiled call takes; bounds the memory and changes nothing else.
+      mesh: a `jax.sharding.Mesh`; folds and radii are split over its first axis. None for the default device.
       progress: a bar on standard error: True, False, or None for long work at a terminal; or ``f(done, total)``.
 
     Returns:
@@ -124,138 +287,64 @@ def sweep(
     dtype = common_dtype(source, target)
     source, target = np.asarray(source, dtype), np.asarray(target, dtype)
     labels = np.asarray(source_labels, dtype)
-    margins = grid_margins(margins, margin_unit)
-    gammas = default_gammas(target) if gammas is None else check_vector("gammas", gammas)
+    margins = check_margins(margins, margin_unit)
+    gammas = grid_gammas(gammas, target, voters)
     check_folds(folds, int(np.sum(labels < 0)), int(np.sum(labels > 0)))
-    chunk = check_count("chunk", chunk, 1)
-    centers = voter_centers(source, target, voters)
-    radii = grid_radii(source, target, radii, radius_unit, metric)
-
-    numbers = fold_numbers(source, labels, folds, seed)
-    learning = np.stack([np.ones(len(labels), bool), *(numbers != fold for fold in range(folds))])
-    with progress_bar(progress, len(learning) * len(radii) * (1 + len(gammas)), "sweep") as advance:
-        graph = space_graph(make_space(source, target, metric, ties=labels), float(radii.max()))
-        found = self_labels(graph, labels, radii, learning, draws, seed, advance)
-        lanes = make_lanes(found, learning, voters, dtype)
-        results = [
-            _one_gamma(source, labels, target, centers, float(gamma), margins, margin_unit, lanes, chunk, advance)
-            for gamma in gammas
-        ]
-    if all(np.all(result.status != Status.SOLVED) for result in results):
-        raise ValueError(_all_failed(found, radii, graph.nearest, results))
-    return gather(results, lanes, found, labels, target, radii, gammas, margins, margin_unit)
+    unit, values = ("pv", PV_LEVELS) if radii is None else (radius_unit, radii)
+    radii = grid_radii(source, target, values, unit, metric)
+    with progress_bar(progress, (1 + folds) * len(radii) * (1 + len(gammas)), "sweep") as advance:
+        figures = label_grid(
+            source, labels, target, radii, gammas, margins, margin_unit, folds, draws, seed, voters, centers, metric,
+            mesh=mesh, advance=advance,
+        )  # fmt: skip
+    check_solved(figures.status, figures.fold_status)
+    return figures
 
 
-def grid_margins(margins: ArrayLike | Sequence[float], unit: MarginUnit) -> np.ndarray:
-    """A grid of margins, checked ``[k]``."""
-    values = check_vector("margins", margins)
-    if unit not in ("absolute", "fraction"):
-        raise ValueError(f"margin_unit must be 'absolute' or 'fraction'; it is {unit!r}")
-    if unit == "fraction" and np.any(values > 1):
-        raise ValueError(f"margins must be in (0, 1] as fractions of mu_max; the largest is {values.max():g}")
-    return values
-
-
-def gather(
-    results: Sequence[Figures],
-    lanes: Lane,
-    found: Sequence[Sequence[SelfLabels]],
+def label_grid(
+    source: np.ndarray,
     labels: np.ndarray,
     target: np.ndarray,
     radii: np.ndarray,
     gammas: np.ndarray,
     margins: np.ndarray,
     unit: MarginUnit,
-) -> Sweep:
-    """The figures of each gamma, fields ``[lanes, k, ...]``, as a `Sweep`; the whole sample is first in ``found``."""
-    shape = (len(found), len(radii), len(margins))
-    stacked = Figures(
-        *(np.stack([field.reshape(shape + field.shape[2:]) for field in fields], 2) for fields in zip(*results))
-    )
-    matched = lanes.weights.reshape(len(found), len(radii), -1) > 0
-    return Sweep(
-        radii=radii,
-        gammas=gammas,
-        margins=margins,
-        margin_unit=unit,
-        source_risk=stacked.source_risk[1:],
-        pv=np.array([one.pv for one in found[0]]),
-        c_bound=stacked.c_bound[0],
-        self_risk=stacked.self_risk[0],
-        matched=matched[0].sum(axis=-1),
-        fold_matched=matched[1:].sum(axis=-1),
-        status=stacked.status[0],
-        fold_status=stacked.status[1:],
-        kkt_residual=np.fmax.reduce(stacked.kkt_residual),
-        target_values=stacked.target_values[0],
-        self_labels=tuple(found[0]),
-        source_labels=labels,
-        target=target,
-    )
-
-
-def self_labels(
-    graph: RadiusGraph,
-    labels: np.ndarray,
-    radii: np.ndarray,
-    learning: np.ndarray,
+    folds: int,
     draws: int,
     seed: int,
+    voters: VoterKind,
+    centers: Centers,
+    metric: Metric,
+    *,
+    mesh: jax.sharding.Mesh | None = None,
     advance: Callable[[int], None] = lambda steps: None,
-) -> list[list[SelfLabels]]:
-    """One matching, or mean of several, per fold and radius, all from one graph; [folds + 1][radii]."""
-
-    def one(rows: np.ndarray, radius: float) -> SelfLabels:
-        advance(1)
-        part = graph.within(radius, rows)
-        return carry_labels(draw_matchings(part, draws, seed=seed), labels[rows])
-
-    return [[one(np.flatnonzero(kept), float(radius)) for radius in radii] for kept in learning]
-
-
-def _one_gamma(
-    source: np.ndarray,
-    labels: np.ndarray,
-    target: np.ndarray,
-    centers: np.ndarray,
-    gamma: float,
-    margins: np.ndarray,
-    unit: MarginUnit,
-    lanes: Lane,
-    chunk: int,
-    advance: Callable[[int], None],
-) -> Figures:
-    """All folds, radii and margins of one gamma; fields are ``[lanes, k, ...]``."""
-    dtype = target.dtype
-    with precision(dtype):
-        votes, source_votes = rbf_votes(target, centers, gamma), rbf_votes(source, centers, gamma)
-        # Absolute margins may be any fraction of mu_max.
-        smallest = float(np.min(margins)) if unit == "fraction" else SMALL_MARGIN
-        factor = vote_factor(votes, tolerance=lanes_tolerance(votes, lanes, margins, unit))
-        wanted = jnp.asarray(margins, dtype)
-        judge_labels = jnp.asarray(labels, dtype)
-    turn = smallest <= SMALL_MARGIN
-
-    def work(piece: tuple[Lane, int]) -> Figures:
-        with precision(dtype):
-            figures = jax.device_get(
-                judge_lanes(votes, source_votes, judge_labels, factor, wanted, piece[0], unit, turn)
-            )
-        advance(piece[1])
-        return Figures(*(field[: piece[1]] for field in figures))
-
-    # One after the other: XLA's own threads deadlock when as many computations as cores wait for them.
-    pieces = [work(piece) for piece in chunks(lanes, min(chunk, len(lanes.labels)))]
-    return Figures(*(np.concatenate(fields) for fields in zip(*pieces)))
+) -> Sweep:
+    """`sweep` on checked arrays of one dtype and absolute radii; 0 folds for no validation."""
+    graph = check_reach(space_graph(make_space(source, target, metric, ties=labels), float(radii.max())))
+    points = voter_points(source, target, centers)
+    families = [make_voters(voters, points, float(gamma)) for gamma in gammas]
+    learning = everybody_and_folds(source, labels, folds, seed)
+    found = carried_labels(graph, labels, radii, learning, draws, seed, advance)
+    count = families[0].votes(target[:1]).shape[1]
+    masks = voter_masks(found, learning, centers if on_points(voters) else None, count)
+    task = LabelledGrid(learning, found, masks, radii, labels, target)
+    return learn_grid(task, families, gammas, margins, unit, target, source, mesh=mesh, advance=advance)
 
 
-def _all_failed(found: list[list[SelfLabels]], radii: np.ndarray, nearest: float, results: Sequence[Figures]) -> str:
-    """Why no point of the grid has a solution."""
-    if not any(np.any(one.weights > 0) for per_radius in found for one in per_radius):
-        return (
-            f"radii up to {radii.max():g} leave every point unmatched: the smallest distance between source and target "
-            f"is {nearest:g}"
+def grid_gammas(gammas: ArrayLike | Sequence[float] | None, target: np.ndarray, voters: VoterKind) -> np.ndarray:
+    """The gammas of the grid; one NaN for voters that have none."""
+    if not on_points(voters):
+        if gammas is not None:
+            raise ValueError(f"gammas are for Gaussian voters (voters='rbf'); they are {gammas}")
+        return np.array([np.nan])
+    return default_gammas(target) if gammas is None else check_vector("gammas", gammas)
+
+
+def check_solved(*status: np.ndarray) -> None:
+    """Some point of the grid has a vote; if none has, an error that says why."""
+    codes = np.concatenate([np.ravel(codes) for codes in status])
+    if not np.any(codes == Status.SOLVED):
+        reasons = [f"{Status(code).sentence} ({int(np.sum(codes == code))} points)" for code in np.unique(codes)]
+        raise ValueError(
+            f"no point of the grid could be solved: {'; '.join(reasons)}. Give smaller margins or larger radii"
         )
-    codes = np.concatenate([np.ravel(result.status) for result in results])
-    reasons = [f"{Status(code).sentence} ({int(np.sum(codes == code))} points)" for code in np.unique(codes)]
-    return f"no point of the grid could be solved: {'; '.join(reasons)}. Give smaller margins or larger radii"

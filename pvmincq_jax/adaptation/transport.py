@@ -9,29 +9,21 @@ The mean over the drawn matchings is a matrix p of pair shares, whose rows and c
 over target points, and its mean and spread are what moves and what it costs: see `pvmincq_jax.moved_gibbs_bound`.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pvmincq_jax._checks import (
-    check_count,
-    check_labels,
-    check_points,
-    check_positive,
-    check_same_dimension,
-    check_task,
-)
-from pvmincq_jax._types import Array, ArrayLike, MarginUnit, common_dtype, precision
-from pvmincq_jax.adaptation.label import PVMinCq, learn_vote
-from pvmincq_jax.matching.graph import space_graph
+from pvmincq_jax._checks import check_count, check_labels, check_points, check_same_dimension
+from pvmincq_jax._distances import squared_distances
+from pvmincq_jax._types import Array, ArrayLike, common_dtype
+from pvmincq_jax.matching.graph import check_reach, space_graph
 from pvmincq_jax.matching.matching import ExpectedMatching, draw_matchings
-from pvmincq_jax.matching.selflabel import SelfLabels
 from pvmincq_jax.matching.space import Metric, make_space
 from pvmincq_jax.matching.spread import MatchedSpread
 
-__all__ = ["Transport", "barycentres", "move", "pv_transport", "pv_transport_mincq"]
+__all__ = ["Transport", "barycentres", "move", "pv_transport"]
 
 
 class Transport(NamedTuple):
@@ -144,12 +136,7 @@ def pv_transport(
         ties = np.asarray(source_labels, float)
     dtype = common_dtype(source, target)
     source, target = np.asarray(source, dtype), np.asarray(target, dtype)
-    graph = space_graph(make_space(source, target, metric, ties=ties), radius)
-    if not graph.neighbours.size:
-        raise ValueError(
-            f"radius {radius:g} leaves every point unmatched: the smallest distance between source and target "
-            f"is {graph.nearest:g}"
-        )
+    graph = check_reach(space_graph(make_space(source, target, metric, ties=ties), radius))
     drawn = draw_matchings(graph, draws, seed=seed)
     return barycentres(source, target, drawn.expected, drawn.pv, float(radius))
 
@@ -179,7 +166,7 @@ def move(transport: Transport, x: ArrayLike, *, neighbours: int = 5) -> Array:
     source, shares = jnp.asarray(transport.source), jnp.asarray(transport.weights)
     x = jnp.asarray(x, source.dtype)
     k = min(check_count("neighbours", neighbours, 1), source.shape[0])
-    square = jnp.sum((x[:, None] - source[None]) ** 2, axis=-1)
+    square = jnp.asarray(squared_distances(x, source))
     far, near = jax.lax.top_k(jnp.where(shares > 0, -square, -jnp.inf), k)
     least = -far[:, :1]
     # Relative to the nearest, so that a source point itself outweighs all others without a division by 0.
@@ -189,65 +176,3 @@ def move(transport: Transport, x: ArrayLike, *, neighbours: int = 5) -> Array:
     weight = weight / jnp.sum(weight, axis=1, keepdims=True)
     shift = jnp.asarray(transport.moved) - source
     return x + jnp.sum(weight[..., None] * shift[near], axis=1)
-
-
-def pv_transport_mincq(
-    source: ArrayLike,
-    source_labels: ArrayLike,
-    target: ArrayLike,
-    *,
-    radius: float,
-    margin: float,
-    gamma: float,
-    draws: int = 64,
-    seed: int = 0,
-    margin_unit: MarginUnit = "absolute",
-    metric: Metric = "euclidean",
-) -> PVMinCq:
-    """Learns a majority vote for the target domain on the moved, truly labelled source points.
-
-    1. draw maximum matchings within the radius; 2. move each source point to the mean of its matched target points;
-    3. run MinCq on the moved points, each as heavy as it is matched, over Gaussian kernels centred on them.
-
-    Host code, as `pvmincq_jax.pv_mincq`. To choose radius, margin and gamma without target labels, see
-    `pvmincq_jax.fit_transport_validated`.
-
-    Args:
-      source: ``[m_s, d]``.
-      source_labels: ``[m_s]`` in {-1, +1}.
-      target: ``[m_t, d]``, without labels.
-      radius: pairs up to this distance may be matched.
-      margin: mu, in (0, mu_max], or a fraction of mu_max in (0, 1].
-      gamma: of the kernels exp(-gamma |x - c|^2).
-      draws: how many matchings.
-      seed: of the matchings.
-      margin_unit: how to read ``margin``.
-      metric: see `pvmincq_jax.match`.
-
-    Returns:
-      A `PVMinCq`, for `pvmincq_jax.decision` and `pvmincq_jax.predict`. Its learning sample is the moved source: the
-      centers are the moved points, and ``labels`` and ``label_weights``, both ``[m_s]``, are theirs.
-
-    Example:
-      >>> from pvmincq_jax import predict
-      >>> source, labels = np.array([[0.0], [0.2], [1.0], [1.2]]), np.array([1, 1, -1, -1])
-      >>> given = {"radius": 3.1, "margin": 0.5, "gamma": 5.0, "margin_unit": "fraction"}
-      >>> model = pv_transport_mincq(source, labels, source + 3, **given)
-      >>> print(predict(model, np.array([[3.1], [4.1]])), float(model.pv))
-      [ 1. -1.] 0.0
-    """
-    check_task(source, source_labels, target)
-    check_positive("gamma", gamma)
-    transport = pv_transport(source, target, radius, draws=draws, seed=seed, metric=metric, source_labels=source_labels)
-    return learn_on_moved(transport, source_labels, margin, gamma, margin_unit)
-
-
-def learn_on_moved(
-    transport: Transport, source_labels: ArrayLike, margin: float, gamma: float, margin_unit: MarginUnit
-) -> PVMinCq:
-    """MinCq on moved points (step 3)."""
-    moved: Any = np.asarray(transport.moved)
-    weights = np.asarray(transport.weights)
-    sample = SelfLabels(np.asarray(source_labels, float), weights, float(transport.pv), transport.pairs)
-    with precision(moved.dtype):
-        return learn_vote(moved, weights > 0, moved, sample, float(transport.radius), margin, gamma, margin_unit)

@@ -1,56 +1,54 @@
-"""The grid of the transport form in one call: radii x gammas x margins, each a vote on moved source points.
+"""MinCq on moved source points, at one point and over the grid of radii x gammas x margins.
 
-Matchings are drawn on the host, once per radius. Every lane, a radius and a gamma, has the same shapes, rank included,
-so that one compiled program serves the whole grid and every task of the same sizes.
+Matchings are drawn on the host, once per radius. Each radius moves the points elsewhere, so that every radius and gamma
+has votes of its own, and is a lane of the engine.
 """
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
-from pvmincq_jax._checks import check_task, check_vector
+from pvmincq_jax._checks import check_margins, check_task
 from pvmincq_jax._progress import Progress, progress_bar
-from pvmincq_jax._types import Array, ArrayLike, MarginUnit, RadiusUnit, Status, common_dtype, precision
-from pvmincq_jax.adaptation.label import PVMinCq
-from pvmincq_jax.adaptation.sweeps import TOLERANCE, grid_margins
-from pvmincq_jax.adaptation.transport import Transport, barycentres
+from pvmincq_jax._types import ArrayLike, MarginUnit, RadiusUnit, common_dtype
+from pvmincq_jax.adaptation.grid import Lanes, solve_grid
+from pvmincq_jax.adaptation.label import learn_vote
+from pvmincq_jax.adaptation.model import PVMinCq
+from pvmincq_jax.adaptation.sweeps import check_solved, grid_gammas
+from pvmincq_jax.adaptation.transport import Transport, barycentres, pv_transport
 from pvmincq_jax.matching.curve import grid_radii
-from pvmincq_jax.matching.graph import space_graph
+from pvmincq_jax.matching.graph import check_reach, space_graph
 from pvmincq_jax.matching.matching import draw_matchings
+from pvmincq_jax.matching.selflabel import SelfLabels
 from pvmincq_jax.matching.space import Metric, make_space
-from pvmincq_jax.voting.factor import VoteFactor, vote_factor
-from pvmincq_jax.voting.mincq import max_margin, solve_mincq
-from pvmincq_jax.voting.voters import default_gammas, rbf_votes
+from pvmincq_jax.voting.families import VoterKind, make_voters, on_points
 
-__all__ = ["TransportSweep", "judge_transports", "transport_model", "transport_sweep"]
+__all__ = ["TransportSweep", "pv_transport_mincq", "transport_sweep"]
 
 # In units of the bottleneck radius.
 RADIUS_MULTIPLES = (0.7, 0.85, 1.0, 1.15, 1.3, 1.45, 1.6, 1.75, 1.9, 2.05, 2.2, 2.4)
 MARGIN_FRACTIONS = (0.05, 0.2, 0.5)
-# The rank of all lanes. Votes of more directions are solved as well as these allow, and their status says how well.
-_RANK = 128
 
 
 class TransportSweep(NamedTuple):
-    """Every vote of the grid, by its values; ``[r, g, k]`` counts radii, gammas, margins.
+    """Every vote of the grid; ``[r, g, k]`` counts radii, gammas, margins.
 
     Attributes:
       radii: absolute ``[r]``.
-      gammas: ``[g]``.
+      gammas: ``[g]``; NaN where the voters have none.
       margins: as given ``[k]``.
       margin_unit: "absolute" or "fraction".
       pv: ``[r]``.
       c_bound: of the vote on the moved points, with their true labels ``[r, g, k]``.
       status: `Status` codes ``[r, g, k]``.
       kkt_residual: ``[r, g, k]``.
-      mu_max: the largest margin ``[r, g, k]``, the same for all margins.
-      weights: of the vote ``[r, g, k, m_s]``, over kernels on the moved points; NaN if not solved, as are the values.
+      mu_max: the largest margins ``[r, g]``.
+      weights: of the votes ``[r, g, k, n]``; NaN if not solved, as are the values.
       moved_values: the vote on the moved points ``[r, g, k, m_s]``.
       target_values: the vote on the target points ``[r, g, k, m_t]``.
+      voters: the family that votes, for each radius and gamma.
       transports: one per radius.
       source_labels: ``[m_s]``.
       target: ``[m_t, d]``.
@@ -68,9 +66,83 @@ class TransportSweep(NamedTuple):
     weights: np.ndarray
     moved_values: np.ndarray
     target_values: np.ndarray
+    voters: tuple[tuple[Any, ...], ...]
     transports: tuple[Transport, ...]
     source_labels: np.ndarray
     target: np.ndarray
+
+    @property
+    def self_labels(self) -> tuple[SelfLabels, ...]:
+        """The learning samples, one per radius: moved points with their true labels."""
+        return tuple(moved_labels(transport, self.source_labels) for transport in self.transports)
+
+
+def moved_labels(transport: Transport, source_labels: np.ndarray) -> SelfLabels:
+    """The labels of moved points, each as heavy as it is matched."""
+    return SelfLabels(source_labels, np.asarray(transport.weights), float(transport.pv), transport.pairs)
+
+
+def pv_transport_mincq(
+    source: ArrayLike,
+    source_labels: ArrayLike,
+    target: ArrayLike,
+    *,
+    radius: float,
+    margin: float,
+    gamma: float | None = None,
+    draws: int = 64,
+    seed: int = 0,
+    voters: VoterKind = "rbf",
+    radius_unit: RadiusUnit = "absolute",
+    margin_unit: MarginUnit = "fraction",
+    metric: Metric = "euclidean",
+) -> PVMinCq:
+    """Learns a majority vote for the target domain on the moved, truly labelled source points.
+
+    1. draw maximum matchings within the radius; 2. move each source point to the mean of its matched target points;
+    3. run MinCq on the moved points, each as heavy as it is matched.
+
+    Host code, as `pvmincq_jax.pv_mincq`. To choose radius, margin and gamma without target labels, see
+    `pvmincq_jax.fit_transport_validated`.
+
+    Args:
+      source: ``[m_s, d]``.
+      source_labels: ``[m_s]`` in {-1, +1}.
+      target: ``[m_t, d]``, without labels.
+      radius: pairs up to this distance may be matched.
+      margin: mu as a fraction of mu_max, in (0, 1], or absolute, in (0, mu_max].
+      gamma: of the kernels exp(-gamma |x - c|^2); for Gaussian voters only.
+      draws: how many matchings.
+      seed: of the matchings.
+      voters: see `pvmincq_jax.pv_mincq`; Gaussian kernels sit on the moved points.
+      radius_unit: how to read ``radius``: "absolute", "pv" or "bottleneck", see `pvmincq_jax.grid_radii`.
+      margin_unit: how to read ``margin``: "fraction" or "absolute".
+      metric: see `pvmincq_jax.match`.
+
+    Returns:
+      A `PVMinCq`, for `pvmincq_jax.decision` and `pvmincq_jax.predict`. Its learning sample is the moved source:
+      ``labels`` and ``label_weights``, both ``[m_s]``, are theirs, and Gaussian voters have them as ``centers``.
+
+    Example:
+      >>> from pvmincq_jax import predict
+      >>> source, labels = np.array([[0.0], [0.2], [1.0], [1.2]]), np.array([1, 1, -1, -1])
+      >>> model = pv_transport_mincq(source, labels, source + 3, radius=3.1, margin=0.5, gamma=5.0)
+      >>> print(predict(model, np.array([[3.1], [4.1]])), float(model.pv))
+      [ 1. -1.] 0.0
+    """
+    check_task(source, source_labels, target)
+    if radius_unit != "absolute":
+        radius = float(grid_radii(source, target, [radius], radius_unit, metric)[0])
+    transport = pv_transport(source, target, radius, draws=draws, seed=seed, metric=metric, source_labels=source_labels)
+    family = make_voters(voters, np.asarray(transport.moved), gamma)
+    votes = family.votes(transport.moved)
+    found = moved_labels(transport, np.asarray(source_labels, float))
+    return learn_vote(family, votes, found, _mask(voters, transport, votes.shape[1]), radius, margin, margin_unit)
+
+
+def _mask(voters: VoterKind, transport: Transport, count: int) -> np.ndarray:
+    """Kernels on points that were never matched do not vote ``[n]``."""
+    return np.asarray(transport.weights) > 0 if on_points(voters) else np.ones(count, bool)
 
 
 def transport_sweep(
@@ -78,14 +150,16 @@ def transport_sweep(
     source_labels: ArrayLike,
     target: ArrayLike,
     *,
-    radii: ArrayLike | Sequence[float] = RADIUS_MULTIPLES,
+    radii: ArrayLike | Sequence[float] | None = None,
     margins: ArrayLike | Sequence[float] = MARGIN_FRACTIONS,
-    gammas: ArrayLike | None = None,
+    gammas: ArrayLike | Sequence[float] | None = None,
     draws: int = 64,
     seed: int = 0,
-    radius_unit: RadiusUnit = "bottleneck",
+    voters: VoterKind = "rbf",
+    radius_unit: RadiusUnit = "absolute",
     margin_unit: MarginUnit = "fraction",
     metric: Metric = "euclidean",
+    mesh: jax.sharding.Mesh | None = None,
     progress: Progress = None,
 ) -> TransportSweep:
     """Learns the vote on moved source points at every point of a grid, without target labels.
@@ -94,14 +168,16 @@ def transport_sweep(
       source: ``[m_s, d]``.
       source_labels: ``[m_s]`` in {-1, +1}.
       target: ``[m_t, d]``.
-      radii: see `pvmincq_jax.grid_radii`; from 0.7 to 2.4 times the bottleneck radius unless given.
-      margins: fractions of each problem's mu_max, or absolute.
-      gammas: absolute; `pvmincq_jax.default_gammas` of the target when None.
+      radii: to choose from; None for twelve from 0.7 to 2.4 times the bottleneck radius.
+      margins: to choose from.
+      gammas: of Gaussian voters; `pvmincq_jax.default_gammas` of the target when None.
       draws: matchings per radius.
       seed: of the matchings.
-      radius_unit: how to read ``radii``.
-      margin_unit: how to read ``margins``.
+      voters: see `pvmincq_jax.pv_mincq`; Gaussian kernels sit on the moved points.
+      radius_unit: how to read ``radii``, see `pvmincq_jax.grid_radii`.
+      margin_unit: "fraction" of each problem's mu_max, or "absolute".
       metric: see `pvmincq_jax.match`.
+      mesh: a `jax.sharding.Mesh`; radii and gammas are split over its first axis. None for the default device.
       progress: a bar on standard error: True, False, or None for long work at a terminal; or ``f(done, total)``.
 
     Returns:
@@ -112,172 +188,81 @@ def transport_sweep(
     dtype = common_dtype(source, target)
     source, target = np.asarray(source, dtype), np.asarray(target, dtype)
     labels = np.asarray(source_labels, dtype)
-    margins = grid_margins(margins, margin_unit)
-    gammas = default_gammas(target) if gammas is None else check_vector("gammas", gammas)
-    radii = grid_radii(source, target, radii, radius_unit, metric)
-    graph = space_graph(make_space(source, target, metric, ties=labels), float(radii.max()))
+    margins = check_margins(margins, margin_unit)
+    gammas = grid_gammas(gammas, target, voters)
+    unit, values = ("bottleneck", RADIUS_MULTIPLES) if radii is None else (radius_unit, radii)
+    radii = grid_radii(source, target, values, unit, metric)
+    graph = check_reach(space_graph(make_space(source, target, metric, ties=labels), float(radii.max())))
     # A radius that reaches nobody gives nothing to learn from.
     radii = radii[[bool(np.any(graph.distances <= radius)) for radius in radii]]
-    if not radii.size:
-        raise ValueError(
-            f"radii up to {graph.radius:g} leave every point unmatched: the smallest distance between source and "
-            f"target is {graph.nearest:g}"
-        )
     transports = []
     with progress_bar(progress, len(radii) * (1 + len(gammas)), "transport") as advance:
         for radius in radii:
             drawn = draw_matchings(graph.within(float(radius)), draws, seed=seed)
             transports.append(barycentres(source, target, drawn.expected, drawn.pv, float(radius)))
             advance(1)
-        return judge_transports(transports, labels, target, gammas, margins, margin_unit, advance)
+        return learn_on_moved(
+            transports, labels, target, gammas, margins, margin_unit, voters, mesh=mesh, advance=advance
+        )
 
 
-def judge_transports(
+def learn_on_moved(
     transports: Sequence[Transport],
-    labels: np.ndarray,
+    source_labels: np.ndarray,
     target: np.ndarray,
     gammas: np.ndarray,
     margins: np.ndarray,
-    margin_unit: MarginUnit = "fraction",
-    advance: Callable[[int], None] = lambda _: None,
+    unit: MarginUnit = "fraction",
+    voters: VoterKind = "rbf",
+    *,
+    mesh: jax.sharding.Mesh | None = None,
+    advance: Callable[[int], None] = lambda lanes: None,
 ) -> TransportSweep:
     """Learns on moved points that are already there, whatever moved them.
 
     Args:
       transports: one for each radius, e.g. of `pvmincq_jax.barycentres`.
-      labels: of the source ``[m_s]``.
+      source_labels: ``[m_s]``.
       target: ``[m_t, d]``.
       gammas: ``[g]``.
       margins: ``[k]``.
-      margin_unit: how to read ``margins``.
-      advance: told of each finished lane.
+      unit: how to read ``margins``.
+      voters: see `transport_sweep`.
+      mesh: see `transport_sweep`.
+      advance: told the number of lanes that were just solved.
 
     Returns:
       A `TransportSweep`.
     """
-    lanes = []
-    for transport in transports:
-        for gamma in gammas:
-            lanes.append(_one_lane(transport, labels, target, float(gamma), margins, margin_unit))
-            advance(1)
-    grid = (len(transports), len(gammas))
-    figures = _Figures(*(np.stack(field).reshape(grid + field[0].shape) for field in zip(*lanes)))
-    if np.all(figures.status != Status.SOLVED):
-        reasons = "; ".join(Status(code).sentence for code in np.unique(figures.status))
-        raise ValueError(f"no point of the grid could be solved: {reasons}. Give smaller margins or larger radii")
+    families = [[make_voters(voters, np.asarray(one.moved), float(g)) for g in gammas] for one in transports]
+    flat = [(one, family) for one, row in zip(transports, families) for family in row]
+
+    def votes(lane: int) -> np.ndarray:
+        transport, family = flat[lane]
+        return family.votes(transport.moved)
+
+    count = votes(0).shape[1]
+    lanes = Lanes(
+        np.stack([source_labels for _ in flat]),
+        np.stack([np.asarray(one.weights) for one, _ in flat]),
+        np.stack([_mask(voters, one, count) for one, _ in flat]),
+    )
+    figures = solve_grid(votes, lanes, margins, unit=unit, mesh=mesh, advance=advance)
+    check_solved(figures.status)
+    grid = len(transports), len(gammas)
+    moved = [own @ votes(lane).T for lane, own in enumerate(figures.weights)]
+    there = [own @ family.votes(target).T for own, (_, family) in zip(figures.weights, flat)]
     return TransportSweep(
         radii=np.array([float(transport.radius) for transport in transports]),
         gammas=gammas,
         margins=margins,
-        margin_unit=margin_unit,
+        margin_unit=unit,
         pv=np.array([float(transport.pv) for transport in transports]),
+        moved_values=np.stack(moved).reshape(*grid, *moved[0].shape),
+        target_values=np.stack(there).reshape(*grid, *there[0].shape),
+        voters=tuple(map(tuple, families)),
         transports=tuple(transports),
-        source_labels=labels,
+        source_labels=source_labels,
         target=target,
-        **figures._asdict(),
+        **{name: field.reshape(*grid, *field.shape[1:]) for name, field in figures._asdict().items()},
     )
-
-
-def transport_model(sweep: TransportSweep, index: tuple[int, int, int]) -> PVMinCq:
-    """The vote at one point of the grid, as `pvmincq_jax.pv_transport_mincq` would return it.
-
-    Args:
-      sweep: of `transport_sweep`.
-      index: into the grid, (radius, gamma, margin).
-
-    Returns:
-      A `PVMinCq`.
-    """
-    r, g, k = index
-    if sweep.status[r, g, k] != Status.SOLVED:
-        raise ValueError(f"index {tuple(index)}: no vote there; {Status(int(sweep.status[r, g, k])).sentence}")
-    transport, mu_max, dtype = sweep.transports[r], sweep.mu_max[r, g, k], sweep.target.dtype
-    margin = sweep.margins[k] * (mu_max if sweep.margin_unit == "fraction" else 1.0)
-    return PVMinCq(
-        centers=transport.moved,
-        weights=sweep.weights[r, g, k],
-        gamma=np.asarray(sweep.gammas[g], dtype),
-        margin=np.asarray(margin, dtype),
-        mu_max=mu_max,
-        c_bound=sweep.c_bound[r, g, k],
-        kkt_residual=sweep.kkt_residual[r, g, k],
-        radius=np.asarray(transport.radius, dtype),
-        pv=np.asarray(transport.pv, dtype),
-        labels=sweep.source_labels,
-        label_weights=np.asarray(transport.weights, dtype),
-        pairs=transport.pairs,
-    )
-
-
-class _Figures(NamedTuple):
-    """What one lane gives for each margin ``[k]``."""
-
-    c_bound: Any
-    status: Any
-    kkt_residual: Any
-    mu_max: Any
-    weights: Any
-    moved_values: Any
-    target_values: Any
-
-
-def _one_lane(
-    transport: Transport, labels: np.ndarray, target: np.ndarray, gamma: float, margins: np.ndarray, unit: MarginUnit
-) -> _Figures:
-    """All margins of one radius and gamma."""
-    moved: Any = transport.moved
-    matched: Any = np.asarray(transport.weights) > 0
-    dtype = moved.dtype
-    with precision(dtype):
-        votes = _masked_votes(moved, moved, gamma, matched)
-        smallest = float(np.min(margins)) if unit == "fraction" else 1e-3
-        tolerance = max(TOLERANCE * smallest, 4 * float(np.finfo(dtype).eps))
-        factor = _of_rank(vote_factor(votes, tolerance=tolerance), min(_RANK, len(moved)))
-        target_votes = _masked_votes(target, moved, gamma, matched)
-        weights = jnp.asarray(transport.weights, dtype)
-        # One after the other: XLA's own threads deadlock when as many computations as cores wait for them.
-        return jax.device_get(
-            _judge(votes, target_votes, jnp.asarray(labels), weights, factor, jnp.asarray(margins, dtype), unit)
-        )
-
-
-@jax.jit
-def _masked_votes(x: Array, centers: Array, gamma: Array, mask: Array) -> Array:
-    """Voters that are masked out vote 0, so that they take up no rank."""
-    return jnp.where(mask, rbf_votes(x, centers, gamma), 0.0)
-
-
-def _of_rank(factor: VoteFactor, rank: int) -> VoteFactor:
-    """The factor with its directions, largest first, cut off or filled up with zeros."""
-    missing = max(0, rank - factor.right.shape[0])
-    left = np.pad(np.asarray(factor.left)[:, :rank], ((0, 0), (0, missing)))
-    return VoteFactor(jnp.asarray(left), jnp.asarray(np.pad(np.asarray(factor.right)[:rank], ((0, missing), (0, 0)))))
-
-
-@functools.partial(jax.jit, static_argnames="unit")
-def _judge(
-    votes: Array,
-    target_votes: Array,
-    labels: Array,
-    weights: Array,
-    factor: VoteFactor,
-    margins: Array,
-    unit: MarginUnit,
-) -> _Figures:
-    """Learns at all margins side by side, and evaluates the votes."""
-    mask = weights > 0
-    mu = margins * max_margin(votes, labels, weights, mask) if unit == "fraction" else margins
-
-    def one_margin(margin: Array) -> _Figures:
-        solution = solve_mincq(votes, labels, margin, weights, mask, factor, "interior_point", False)
-        return _Figures(
-            c_bound=solution.c_bound,
-            status=solution.status,
-            kkt_residual=solution.kkt_residual,
-            mu_max=solution.mu_max,
-            weights=solution.weights,
-            moved_values=votes @ solution.weights,
-            target_values=target_votes @ solution.weights,
-        )
-
-    return jax.vmap(one_margin)(mu)

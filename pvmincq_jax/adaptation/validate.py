@@ -1,8 +1,12 @@
 """Fits that choose radius, margin and gamma without a single target label (section 3.4)."""
 
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
-from pvmincq_jax._types import ArrayLike
+import jax
+
+from pvmincq_jax._progress import Progress
+from pvmincq_jax._types import ArrayLike, MarginUnit, RadiusUnit
 from pvmincq_jax.adaptation.criteria import (
     Choice,
     Criterion,
@@ -11,9 +15,12 @@ from pvmincq_jax.adaptation.criteria import (
     label_criterion,
     transport_criterion,
 )
-from pvmincq_jax.adaptation.label import PVMinCq, pv_mincq
-from pvmincq_jax.adaptation.sweeps import Sweep, sweep
-from pvmincq_jax.adaptation.transport_sweeps import TransportSweep, transport_model, transport_sweep
+from pvmincq_jax.adaptation.model import PVMinCq, model_at
+from pvmincq_jax.adaptation.sweeps import MARGIN_FRACTIONS, Centers, Sweep, sweep
+from pvmincq_jax.adaptation.transport_sweeps import MARGIN_FRACTIONS as MOVED_FRACTIONS
+from pvmincq_jax.adaptation.transport_sweeps import TransportSweep, transport_sweep
+from pvmincq_jax.matching.space import Metric
+from pvmincq_jax.voting.families import VoterKind
 
 __all__ = ["ValidatedFit", "ValidatedTransport", "fit_transport_validated", "fit_validated"]
 
@@ -32,8 +39,19 @@ def fit_validated(
     target: ArrayLike,
     *,
     criterion: Criterion = label_criterion,
+    radii: ArrayLike | Sequence[float] | None = None,
+    margins: ArrayLike | Sequence[float] = MARGIN_FRACTIONS,
+    gammas: ArrayLike | Sequence[float] | None = None,
+    folds: int = 5,
     draws: int = 16,
-    **grid: Any,
+    seed: int = 0,
+    voters: VoterKind = "rbf",
+    centers: Centers = "target",
+    radius_unit: RadiusUnit = "absolute",
+    margin_unit: MarginUnit = "fraction",
+    metric: Metric = "euclidean",
+    mesh: jax.sharding.Mesh | None = None,
+    progress: Progress = None,
 ) -> ValidatedFit:
     """PV-MinCq with radius, margin and gamma chosen by validation, in one call.
 
@@ -44,28 +62,44 @@ def fit_validated(
       source: ``[m_s, d]``.
       source_labels: ``[m_s]`` in {-1, +1}.
       target: ``[m_t, d]``, without labels.
-      criterion: from a `Sweep` to scores.
+      criterion: from a `Sweep` to scores ``[r, g, k]``, the lower the better.
+      radii: this and all that follow as in `pvmincq_jax.sweep`.
+      margins: to choose from.
+      gammas: to choose from.
+      folds: of the source.
       draws: matchings per fold and radius.
-      **grid: anything else that `pvmincq_jax.sweep` takes.
+      seed: of folds and matchings.
+      voters: who votes.
+      centers: where Gaussian kernels sit.
+      radius_unit: how to read ``radii``.
+      margin_unit: how to read ``margins``.
+      metric: of the matching.
+      mesh: devices to split the grid over.
+      progress: a bar.
 
     Returns:
-      A `ValidatedFit`.
+      A `ValidatedFit`; its model is the one that the sweep found, not learnt again.
     """
-    figures = sweep(source, source_labels, target, draws=draws, **grid)
-    choice = choose(figures, criterion(figures))
-    shared = {name: grid[name] for name in ("seed", "voters", "metric") if name in grid}
-    model = pv_mincq(
+    figures = sweep(
         source,
         source_labels,
         target,
-        radius=choice.radius,
-        margin=choice.margin,
-        gamma=choice.gamma,
-        margin_unit=choice.margin_unit,
+        radii=radii,
+        margins=margins,
+        gammas=gammas,
+        folds=folds,
         draws=draws,
-        **shared,
+        seed=seed,
+        voters=voters,
+        centers=centers,
+        radius_unit=radius_unit,
+        margin_unit=margin_unit,
+        metric=metric,
+        mesh=mesh,
+        progress=progress,
     )
-    return ValidatedFit(model, choice, figures)
+    choice = choose(figures, criterion(figures))
+    return ValidatedFit(model_at(figures, choice.grid_index), choice, figures)
 
 
 class ValidatedTransport(NamedTuple):
@@ -82,8 +116,17 @@ def fit_transport_validated(
     target: ArrayLike,
     *,
     criterion: TransportCriterion = transport_criterion,
+    radii: ArrayLike | Sequence[float] | None = None,
+    margins: ArrayLike | Sequence[float] = MOVED_FRACTIONS,
+    gammas: ArrayLike | Sequence[float] | None = None,
     draws: int = 64,
-    **grid: Any,
+    seed: int = 0,
+    voters: VoterKind = "rbf",
+    radius_unit: RadiusUnit = "absolute",
+    margin_unit: MarginUnit = "fraction",
+    metric: Metric = "euclidean",
+    mesh: jax.sharding.Mesh | None = None,
+    progress: Progress = None,
 ) -> ValidatedTransport:
     """MinCq on moved source points, with radius, margin and gamma chosen without target labels, in one call.
 
@@ -91,13 +134,37 @@ def fit_transport_validated(
       source: ``[m_s, d]``.
       source_labels: ``[m_s]`` in {-1, +1}.
       target: ``[m_t, d]``, without labels.
-      criterion: from a `TransportSweep` to scores.
+      criterion: from a `TransportSweep` to scores ``[r, g, k]``, the lower the better.
+      radii: this and all that follow as in `pvmincq_jax.transport_sweep`.
+      margins: to choose from.
+      gammas: to choose from.
       draws: matchings per radius.
-      **grid: anything else that `pvmincq_jax.transport_sweep` takes: radii, margins, gammas, seed and so on.
+      seed: of the matchings.
+      voters: who votes.
+      radius_unit: how to read ``radii``.
+      margin_unit: how to read ``margins``.
+      metric: of the matching.
+      mesh: devices to split the grid over.
+      progress: a bar.
 
     Returns:
-      A `ValidatedTransport`.
+      A `ValidatedTransport`; its model is the one that the sweep found, not learnt again.
     """
-    figures = transport_sweep(source, source_labels, target, draws=draws, **grid)
+    figures = transport_sweep(
+        source,
+        source_labels,
+        target,
+        radii=radii,
+        margins=margins,
+        gammas=gammas,
+        draws=draws,
+        seed=seed,
+        voters=voters,
+        radius_unit=radius_unit,
+        margin_unit=margin_unit,
+        metric=metric,
+        mesh=mesh,
+        progress=progress,
+    )
     choice = choose(figures, criterion(figures))
-    return ValidatedTransport(transport_model(figures, choice.grid_index), choice, figures)
+    return ValidatedTransport(model_at(figures, choice.grid_index), choice, figures)

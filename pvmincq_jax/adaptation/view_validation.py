@@ -7,43 +7,46 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
-from pvmincq_jax._checks import check_points, check_same_dimension
-from pvmincq_jax._samples import check_folds, fold_numbers
-from pvmincq_jax._types import ArrayLike, common_dtype, precision
+from pvmincq_jax._checks import check_margins, check_points, check_same_dimension
+from pvmincq_jax._progress import Progress, progress_bar
+from pvmincq_jax._samples import check_folds
+from pvmincq_jax._types import ArrayLike, MarginUnit, common_dtype
 from pvmincq_jax.adaptation.criteria import Choice, Criterion, choose, rs_pv_cbound
-from pvmincq_jax.adaptation.grid import Figures, chunks, judge_lanes, lanes_tolerance, make_lanes
-from pvmincq_jax.adaptation.sweeps import MARGIN_FRACTIONS, Sweep, gather
+from pvmincq_jax.adaptation.model import PVMinCq, model_at
+from pvmincq_jax.adaptation.sweeps import (
+    MARGIN_FRACTIONS,
+    LabelledGrid,
+    Sweep,
+    check_solved,
+    everybody_and_folds,
+    learn_grid,
+)
 from pvmincq_jax.adaptation.views import (
     ViewMatching,
     Views,
-    adapt_votes,
+    check_any_reach,
     check_views_task,
     draw_views,
-    learn_views,
     matched_spaces,
+    view_family,
     view_scales,
-    view_votes,
 )
 from pvmincq_jax.matching.curve import PV_LEVELS, grid_radii
 from pvmincq_jax.matching.graph import space_graph
 from pvmincq_jax.matching.selflabel import SelfLabels, carry_labels
 from pvmincq_jax.matching.space import make_space
-from pvmincq_jax.voting.factor import vote_factor
+from pvmincq_jax.voting.families import OutputVoters
 from pvmincq_jax.voting.voters import GAMMA_MULTIPLES
 
 __all__ = ["ValidatedVotes", "fit_views_validated", "fit_votes_validated"]
 
-# Folds and radii that one compiled call takes, as in `pvmincq_jax.sweep`.
-_CHUNK = 16
-
 
 class ValidatedVotes(NamedTuple):
-    """What the validated fits return: the vote (`ViewsVote` or `AdaptedVote`), the point chosen, and the whole grid."""
+    """What the validated fits return: the vote, the point chosen, and the whole grid."""
 
-    model: Any
+    model: PVMinCq
     choice: Choice
     sweep: Sweep
 
@@ -56,11 +59,14 @@ def fit_views_validated(
     matching: ViewMatching = "joint",
     criterion: Criterion = rs_pv_cbound,
     draws: int = 16,
-    radii: Sequence[float] = PV_LEVELS,
+    levels: Sequence[float] = PV_LEVELS,
     margins: Sequence[float] = MARGIN_FRACTIONS,
     multiples: Sequence[float] = GAMMA_MULTIPLES,
     folds: int = 5,
     seed: int = 0,
+    margin_unit: MarginUnit = "fraction",
+    mesh: jax.sharding.Mesh | None = None,
+    progress: Progress = None,
 ) -> ValidatedVotes:
     """`pv_mincq_views` with radius, margin and bandwidths chosen without target labels.
 
@@ -76,33 +82,29 @@ def fit_views_validated(
       criterion: from a `pvmincq_jax.Sweep` to scores; its ``gammas`` are the multiples, and with ``matching="each"``
         its radii are means over the views in units of their scales.
       draws: matchings per fold and radius.
-      radii: levels of PV, see `pvmincq_jax.grid_radii`; with ``matching="each"``, of the PV in each view.
-      margins: fractions of mu_max.
+      levels: of PV, see `pvmincq_jax.grid_radii`; with ``matching="each"``, of the PV in each view.
+      margins: to choose from.
       multiples: of one over the median squared distance.
       folds: of the source.
       seed: of folds and matchings.
+      margin_unit: "fraction" of mu_max, or "absolute".
+      mesh: see `pvmincq_jax.sweep`.
+      progress: see `pvmincq_jax.sweep`.
 
     Returns:
-      `ValidatedVotes` with a `ViewsVote`.
+      `ValidatedVotes`.
     """
     source_views, target_views, labels = check_views_task(source_views, source_labels, target_views)
     scales = view_scales(target_views)
     gammas = np.asarray(multiples, float)[:, None] / scales**2
-    dtype = common_dtype(*source_views, *target_views)
-    with precision(dtype):
-        votes = [
-            (view_votes(target_views, target_views, gamma), view_votes(source_views, target_views, gamma))
-            for gamma in gammas.astype(dtype)
-        ]
-    spaces = matched_spaces(source_views, target_views, matching)
-    units = scales if matching == "each" else np.ones(1)
-    matched = _Matched(spaces, units, labels)
+    families = [view_family(target_views, own) for own in gammas]
+    matched = _Matched(
+        matched_spaces(source_views, target_views, matching), scales if matching == "each" else np.ones(1), labels
+    )
     named = np.asarray(multiples, float)
-    figures = _sweep_votes(matched, votes, named, radii, margins, draws, folds, seed, len(scales))
-    choice = choose(figures, criterion(figures))
-    r, g, _ = choice.grid_index
-    model = learn_views(target_views, gammas[g], figures.self_labels[r], choice.margin, "fraction")
-    return ValidatedVotes(model, choice, figures)
+    options = _Options(levels, check_margins(margins, margin_unit), margin_unit, draws, folds, seed, mesh, progress)
+    figures = _sweep_votes(matched, families, named, target_views, source_views, len(scales), options)
+    return _chosen(figures, criterion)
 
 
 def fit_votes_validated(
@@ -114,10 +116,13 @@ def fit_votes_validated(
     *,
     criterion: Criterion = rs_pv_cbound,
     draws: int = 16,
-    radii: Sequence[float] = PV_LEVELS,
+    levels: Sequence[float] = PV_LEVELS,
     margins: Sequence[float] = MARGIN_FRACTIONS,
     folds: int = 5,
     seed: int = 0,
+    margin_unit: MarginUnit = "fraction",
+    mesh: jax.sharding.Mesh | None = None,
+    progress: Progress = None,
 ) -> ValidatedVotes:
     """`adapt_votes` with radius and margin chosen without target labels.
 
@@ -130,13 +135,16 @@ def fit_votes_validated(
       target_votes: ``[m_t, n]``.
       criterion: from a `pvmincq_jax.Sweep` to scores; its only gamma is 1, which nothing depends on.
       draws: matchings per fold and radius.
-      radii: levels of PV, see `pvmincq_jax.grid_radii`.
-      margins: fractions of mu_max.
+      levels: of PV, see `pvmincq_jax.grid_radii`.
+      margins: to choose from.
       folds: of the source.
       seed: of folds and matchings.
+      margin_unit: "fraction" of mu_max, or "absolute".
+      mesh: see `pvmincq_jax.sweep`.
+      progress: see `pvmincq_jax.sweep`.
 
     Returns:
-      `ValidatedVotes` with an `AdaptedVote`.
+      `ValidatedVotes`; the points of its model are votes, as with `adapt_votes`.
     """
     (space_source,), (space_target,), labels = check_views_task([source], source_labels, [target])
     for name, given, points in (("source_votes", source_votes, source), ("target_votes", target_votes, target)):
@@ -145,14 +153,30 @@ def fit_votes_validated(
             raise ValueError(f"{name} must have one row per point ({np.shape(points)[0]}); it has {np.shape(given)[0]}")
     check_same_dimension("source_votes", source_votes, "target_votes", target_votes)
     dtype = common_dtype(source_votes, target_votes)
-    votes = [(np.asarray(target_votes, dtype), np.asarray(source_votes, dtype))]
+    bound = max(1.0, float(np.max(np.abs(target_votes))), float(np.max(np.abs(source_votes))))
     matched = _Matched([(space_source, space_target)], np.ones(1), labels)
-    figures = _sweep_votes(matched, votes, np.ones(1), radii, margins, draws, folds, seed, None)
+    options = _Options(levels, check_margins(margins, margin_unit), margin_unit, draws, folds, seed, mesh, progress)
+    outputs = np.asarray(target_votes, dtype), np.asarray(source_votes, dtype)
+    figures = _sweep_votes(matched, [OutputVoters(bound)], np.ones(1), *outputs, None, options)
+    return _chosen(figures, criterion)
+
+
+def _chosen(figures: Sweep, criterion: Criterion) -> ValidatedVotes:
     choice = choose(figures, criterion(figures))
-    model = adapt_votes(
-        votes[0][0], figures.self_labels[choice.grid_index[0]], margin=choice.margin, margin_unit=choice.margin_unit
-    )
-    return ValidatedVotes(model, choice, figures)
+    return ValidatedVotes(model_at(figures, choice.grid_index), choice, figures)
+
+
+class _Options(NamedTuple):
+    """What both grids are made with; see `fit_views_validated`."""
+
+    levels: Sequence[float]
+    margins: np.ndarray
+    unit: MarginUnit
+    draws: int
+    folds: int
+    seed: int
+    mesh: jax.sharding.Mesh | None
+    progress: Progress
 
 
 class _Matched(NamedTuple):
@@ -171,72 +195,64 @@ class _Matched(NamedTuple):
 
 def _sweep_votes(
     matched: _Matched,
-    votes: Sequence[tuple[Any, Any]],
+    families: Sequence[Any],
     gammas: np.ndarray,
-    levels: Sequence[float],
-    margins: Sequence[float],
-    draws: int,
-    folds: int,
-    seed: int,
+    learn_at: Any,
+    judge_at: Any,
     views: int | None,
+    options: _Options,
 ) -> Sweep:
-    """`pvmincq_jax.sweep` over votes that are already there.
+    """`pvmincq_jax.sweep` with any voters and matchings.
 
     Args:
       matched: the samples to match.
-      votes: of target and source, for each gamma: ``[m_t, n]`` and ``[m_s, n]``.
+      families: of voters, one per gamma.
       gammas: what to call them ``[g]``.
-      levels: of PV, in every space.
-      margins: fractions of mu_max.
-      draws: matchings per space, fold and radius.
-      folds: of the source.
-      seed: of folds and matchings.
+      learn_at: the target, as the families take it.
+      judge_at: the source, as the families take it.
       views: how many kernels sit on a target point and vote only if it has a label; None if the voters are given ones.
+      options: of the grid.
 
     Returns:
       A `Sweep`.
     """
-    labels = matched.labels
+    labels, folds = matched.labels, options.folds
     check_folds(folds, int(np.sum(labels < 0)), int(np.sum(labels > 0)))
     # Every space has its own radius for a level of PV: [levels, spaces], the larger the level the smaller.
-    radii = np.stack([grid_radii(*space, levels, "pv") for space in matched.spaces], axis=1)
+    radii = np.stack([grid_radii(*space, options.levels, "pv") for space in matched.spaces], axis=1)
     graphs = [
         space_graph(make_space(*space, ties=labels), float(largest))
         for space, largest in zip(matched.spaces, radii.max(axis=0))
     ]
+    check_any_reach(graphs)
     stacked = np.concatenate([space[0] for space in matched.spaces], axis=1)
-    numbers = fold_numbers(stacked, labels, folds, seed)
-    learning = np.stack([np.ones(len(labels), bool), *(numbers != fold for fold in range(folds))])
+    learning = everybody_and_folds(stacked, labels, folds, options.seed)
+    total = len(learning) * len(radii) * (1 + len(gammas))
+    with progress_bar(options.progress, total, "sweep") as advance:
 
-    def carried(kept: np.ndarray, radius: np.ndarray) -> SelfLabels:
-        rows = np.flatnonzero(kept)
-        return carry_labels(draw_views(graphs, radius, rows, draws, seed), labels[rows])
+        def carried(kept: np.ndarray, radius: np.ndarray) -> SelfLabels:
+            advance(1)
+            rows = np.flatnonzero(kept)
+            return carry_labels(draw_views(graphs, radius, rows, options.draws, options.seed), labels[rows])
 
-    found = [[carried(kept, radius) for radius in radii] for kept in learning]
-    dtype = np.dtype(votes[0][0].dtype)
-    lanes = make_lanes(found, learning, "target", dtype)
-    # A kernel on a target point without a label does not vote; a given classifier always may.
-    voters = np.shape(votes[0][0])[1]
-    mask = np.ones((len(lanes.labels), voters), bool) if views is None else np.tile(lanes.mask, (1, views))
-    lanes = lanes._replace(mask=mask)
-    fractions = np.asarray(margins, float)
-    results = [_figures(target, source, labels, fractions, lanes, dtype) for target, source in votes]
-    target = np.concatenate([space[1] / unit for space, unit in zip(matched.spaces, matched.units)], axis=1)
-    return gather(
-        results, lanes, found, labels, target, np.mean(radii / matched.units, axis=1), gammas, fractions, "fraction"
-    )
-
-
-def _figures(
-    target_votes: Any, source_votes: Any, labels: np.ndarray, margins: np.ndarray, lanes: Any, dtype: np.dtype
-) -> Figures:
-    """All folds, radii and margins of one set of voters; fields are ``[lanes, k, ...]``."""
-    with precision(dtype):
-        votes, judged = jnp.asarray(target_votes, dtype), jnp.asarray(source_votes, dtype)
-        factor = vote_factor(votes, tolerance=lanes_tolerance(votes, lanes, margins, "fraction"))
-        fixed = votes, judged, jnp.asarray(labels, dtype), factor
-        pieces = []
-        for piece, count in chunks(lanes, min(_CHUNK, len(lanes.labels))):
-            figures = jax.device_get(judge_lanes(*fixed, jnp.asarray(margins, dtype), piece, "fraction", False))
-            pieces.append(Figures(*(field[:count] for field in figures)))
-    return Figures(*(np.concatenate(fields) for fields in zip(*pieces)))
+        found = [[carried(kept, radius) for radius in radii] for kept in learning]
+        # A kernel on a target point without a label does not vote; a given classifier always may.
+        masks = [
+            [np.ones(np.shape(learn_at)[1], bool) if views is None else np.tile(one.weights > 0, views) for one in row]
+            for row in found
+        ]
+        target = np.concatenate([space[1] / unit for space, unit in zip(matched.spaces, matched.units)], axis=1)
+        task = LabelledGrid(learning, found, masks, np.mean(radii / matched.units, axis=1), labels, target)
+        figures = learn_grid(
+            task,
+            families,
+            gammas,
+            options.margins,
+            options.unit,
+            learn_at,
+            judge_at,
+            mesh=options.mesh,
+            advance=advance,
+        )
+    check_solved(figures.status, figures.fold_status)
+    return figures

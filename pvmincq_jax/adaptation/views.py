@@ -6,76 +6,27 @@ MinCq then weighs the voters of all views in one problem, so that views that err
 """
 
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import jax.numpy as jnp
 import numpy as np
 
 from pvmincq_jax._checks import check_labels, check_length, check_points, check_positive, check_same_dimension
-from pvmincq_jax._types import Array, ArrayLike, MarginUnit, Status, common_dtype, precision
-from pvmincq_jax.adaptation.label import absolute_margin
-from pvmincq_jax.matching.graph import RadiusGraph, space_graph
+from pvmincq_jax._types import Array, ArrayLike, MarginUnit, common_dtype
+from pvmincq_jax.adaptation.label import learn_vote
+from pvmincq_jax.adaptation.model import PVMinCq
+from pvmincq_jax.matching.graph import RadiusGraph, check_reach, space_graph
 from pvmincq_jax.matching.matching import MatchingDraws, draw_matchings
 from pvmincq_jax.matching.selflabel import SelfLabels, carry_labels
 from pvmincq_jax.matching.space import make_space
 from pvmincq_jax.voting.cbound import vote_margin
-from pvmincq_jax.voting.mincq import max_margin, mincq
+from pvmincq_jax.voting.families import GaussianVoters, OutputVoters, ViewVoters
 from pvmincq_jax.voting.voters import GAMMA_MULTIPLES, default_gammas, rbf_votes
 
-__all__ = [
-    "AdaptedVote",
-    "ViewMatching",
-    "ViewsVote",
-    "adapt_votes",
-    "decision_views",
-    "predict_views",
-    "pv_mincq_views",
-    "stack_views",
-    "view_margins",
-    "view_scales",
-    "view_votes",
-]
+__all__ = ["adapt_votes", "pv_mincq_views", "stack_views", "view_margins", "view_scales", "view_votes"]
 
 ViewMatching = Literal["joint", "each"]
 Views = Sequence[ArrayLike]
-
-
-class AdaptedVote(NamedTuple):
-    """A majority vote over given voters. A pytree of arrays.
-
-    Attributes:
-      weights: signed weights of the vote ``[n]``; 0 for voters that were masked out.
-      margin: mu, absolute.
-      mu_max: the largest margin that these self-labels allow.
-      c_bound: of the vote on the self-labelled target.
-      kkt_residual: accuracy of the weights, see `pvmincq_jax.MinCqSolution`.
-      pv: the perturbed variation of the matching; the mean over the views if each was matched for itself.
-      labels: self-labels of the target points ``[m_t]``.
-      label_weights: ``[m_t]``, 0 for a target point without a match.
-    """
-
-    weights: ArrayLike
-    margin: ArrayLike
-    mu_max: ArrayLike
-    c_bound: ArrayLike
-    kkt_residual: ArrayLike
-    pv: ArrayLike
-    labels: ArrayLike
-    label_weights: ArrayLike
-
-
-class ViewsVote(NamedTuple):
-    """A majority vote of Gaussian kernels on several views. A pytree of arrays.
-
-    Attributes:
-      centers: of the voters, one array ``[m_t, d_v]`` per view.
-      gammas: one per view ``[views]``.
-      vote: over the voters of the first view, then of the second, and so on.
-    """
-
-    centers: tuple[ArrayLike, ...]
-    gammas: ArrayLike
-    vote: AdaptedVote
 
 
 def view_votes(views: Views, centers: Views, gammas: ArrayLike) -> Array:
@@ -148,53 +99,37 @@ def adapt_votes(
     found: SelfLabels,
     *,
     margin: float,
-    margin_unit: MarginUnit = "absolute",
+    margin_unit: MarginUnit = "fraction",
     voter_mask: ArrayLike | None = None,
-) -> AdaptedVote:
+    bound: float = 1.0,
+) -> PVMinCq:
     """MinCq over given voters, on labels carried over from the source: step (ii) of the paper's stacking (section 5).
 
     Args:
-      votes: of the target points ``[m_t, n]``: `pvmincq_jax.classifier_votes` of classifiers learnt on the source, or
-        any others.
+      votes: of the target points ``[m_t, n]``: the outputs of classifiers learnt on the source, or any others.
       found: labels of the same points, from `pvmincq_jax.self_label`.
-      margin: mu, in (0, mu_max], or a fraction of mu_max in (0, 1].
+      margin: mu as a fraction of mu_max, in (0, 1], or absolute, in (0, mu_max].
       margin_unit: how to read ``margin``.
       voter_mask: which voters may vote ``[n]``; all when None.
+      bound: the largest size of a vote.
 
     Returns:
-      An `AdaptedVote`. At new points, ``pvmincq_jax.vote_margin(new_votes, vote.weights)`` is the expected vote.
+      A `PVMinCq` whose points are votes: ``pvmincq_jax.decision(model, new_votes)`` is the expected vote.
 
     Example:
-      >>> from pvmincq_jax import self_label
+      >>> from pvmincq_jax import decision, self_label
       >>> found = self_label(np.array([[0.0], [1.0]]), np.array([1, -1]), np.array([[0.1], [1.2]]), 0.3)
-      >>> vote = adapt_votes(np.array([[1.0, -0.5], [-1.0, -0.5]]), found, margin=0.5, margin_unit="fraction")
-      >>> print(vote.weights.round(3), vote.c_bound.round(3))
-      [0.25 0.  ] 0.0
+      >>> vote = adapt_votes(np.array([[1.0, -0.5], [-1.0, -0.5]]), found, margin=0.5)
+      >>> print(vote.weights.round(3), vote.c_bound.round(3), decision(vote, np.array([[0.8, 0.0]])).round(3))
+      [0.25 0.  ] 0.0 [0.2]
     """
     check_points("votes", votes)
     check_length("found.labels", found.labels, np.shape(votes)[0], "row of the votes")
-    dtype = common_dtype(votes)
-    labels, weights = found.labels.astype(dtype), found.weights.astype(dtype)
-    with precision(dtype):
-        votes = jnp.asarray(votes, dtype)
-        mask = np.ones(votes.shape[1], bool) if voter_mask is None else np.asarray(voter_mask)
-        mu = absolute_margin(margin, float(max_margin(votes, labels, weights, mask)), margin_unit)
-        solution = mincq(votes, labels, mu, sample_weights=weights, voter_mask=mask)
-    if int(solution.status) != Status.SOLVED:
-        raise ValueError(
-            f"MinCq did not reach its accuracy ({Status(int(solution.status)).sentence}; residual "
-            f"{float(solution.kkt_residual):.1e}): pass the votes in float64, or a larger margin than {mu:g}"
-        )
-    return AdaptedVote(
-        weights=np.asarray(solution.weights),
-        margin=np.asarray(mu, dtype),
-        mu_max=np.asarray(solution.mu_max),
-        c_bound=np.asarray(solution.c_bound),
-        kkt_residual=np.asarray(solution.kkt_residual),
-        pv=np.asarray(found.pv, dtype),
-        labels=labels,
-        label_weights=weights,
-    )
+    family = OutputVoters(bound)
+    own = family.votes(np.asarray(votes, common_dtype(votes)))
+    mask = np.ones(own.shape[1], bool) if voter_mask is None else np.asarray(voter_mask, bool)
+    check_length("voter_mask", mask, own.shape[1], "voter")
+    return learn_vote(family, own, found, mask, np.nan, margin, margin_unit)
 
 
 def pv_mincq_views(
@@ -208,8 +143,8 @@ def pv_mincq_views(
     matching: ViewMatching = "joint",
     draws: int = 1,
     seed: int = 0,
-    margin_unit: MarginUnit = "absolute",
-) -> ViewsVote:
+    margin_unit: MarginUnit = "fraction",
+) -> PVMinCq:
     """PV-MinCq over Gaussian kernels on several views; with one view, `pvmincq_jax.pv_mincq`.
 
     Args:
@@ -218,7 +153,7 @@ def pv_mincq_views(
       target_views: one array ``[m_t, d_v]`` per view, without labels.
       radius: a distance in `stack_views` of the target's `view_scales` if the matching is joint; one distance per view
         ``[views]``, in the view's own units, if each view is matched for itself.
-      margin: mu, in (0, mu_max], or a fraction of mu_max in (0, 1].
+      margin: mu as a fraction of mu_max, in (0, 1], or absolute, in (0, mu_max].
       gammas: of the kernels, one per view ``[views]``.
       matching: "joint" matches objects that are close in all views together; "each" draws matchings in every view, and
         the labels are means over all of them.
@@ -227,14 +162,15 @@ def pv_mincq_views(
       margin_unit: how to read ``margin``.
 
     Returns:
-      A `ViewsVote`, for `decision_views` and `predict_views`.
+      A `PVMinCq`, for `pvmincq_jax.decision` and `pvmincq_jax.predict` of a list of views.
 
     Example:
       >>> a, b = np.array([[0.0], [0.2], [1.0], [1.2]]), np.array([[5.0], [5.0], [4.0], [4.5]])
       >>> labels = np.array([1, 1, -1, -1])
-      >>> model = pv_mincq_views([a, b], labels, [a + 0.1, b], radius=[0.15, 0.1], margin=0.2, gammas=[5.0, 1.0],
-      ...                        matching="each", margin_unit="fraction")
-      >>> print(predict_views(model, [np.array([[0.1], [1.1]]), np.array([[5.0], [4.2]])]), model.vote.pv)
+      >>> given = {"radius": [0.15, 0.1], "margin": 0.2, "gammas": [5.0, 1.0], "matching": "each"}
+      >>> model = pv_mincq_views([a, b], labels, [a + 0.1, b], **given)
+      >>> from pvmincq_jax import predict
+      >>> print(predict(model, [np.array([[0.1], [1.1]]), np.array([[5.0], [4.2]])]), model.pv)
       [ 1. -1.] 0.0
     """
     source_views, target_views, labels = check_views_task(source_views, source_labels, target_views)
@@ -247,41 +183,39 @@ def pv_mincq_views(
             f"radius must hold {len(spaces)} numbers with matching={matching!r}; its shape is {radii.shape}"
         )
     graphs = [space_graph(make_space(*space, ties=labels), float(one)) for space, one in zip(spaces, radii)]
+    check_any_reach(graphs)
     found = carry_labels(draw_views(graphs, radii, np.arange(len(labels)), draws, seed), labels)
-    if not np.any(found.weights > 0):
-        raise ValueError(
-            f"radius {radius} leaves every point unmatched: the smallest distances between source and target are "
-            f"{', '.join(f'{graph.nearest:g}' for graph in graphs)}"
-        )
-    return learn_views(target_views, np.asarray(gammas, float), found, margin, margin_unit)
+    family = view_family(target_views, np.asarray(gammas, float))
+    mask = np.tile(found.weights > 0, len(target_views))
+    return learn_vote(family, family.votes(target_views), found, mask, radii, margin, margin_unit)
 
 
-def view_margins(model: ViewsVote, views: Views) -> Array:
+def view_family(views: Sequence[np.ndarray], gammas: np.ndarray) -> ViewVoters:
+    """Gaussian kernels on the points of every view, with a gamma for each view."""
+    return ViewVoters(tuple(GaussianVoters(view, view.dtype.type(gamma)) for view, gamma in zip(views, gammas)))
+
+
+def check_any_reach(graphs: Sequence[RadiusGraph]) -> None:
+    """Some view has a pair within its radius."""
+    if not any(graph.neighbours.size for graph in graphs):
+        check_reach(min(graphs, key=lambda graph: graph.nearest))
+
+
+def view_margins(model: PVMinCq, views: Views) -> Array:
     """What each view says: sum_j w_{v,j} h_{v,j}(x), whose sum over the views is the vote.
 
     Args:
-      model: a `ViewsVote`.
+      model: of `pv_mincq_views`.
       views: one array ``[m, d_v]`` per view.
 
     Returns:
       ``[m, views]``.
     """
-    sizes = [np.shape(center)[0] for center in model.centers]
-    parts = jnp.split(jnp.asarray(model.vote.weights), np.cumsum(sizes)[:-1])
-    gammas = jnp.asarray(model.gammas)
-    said = [vote_margin(rbf_votes(x, c, gammas[v]), w) for v, (x, c, w) in enumerate(zip(views, model.centers, parts))]
-    return jnp.stack(said, axis=1)
-
-
-def decision_views(model: ViewsVote, views: Views) -> Array:
-    """The expected vote at new objects ``[m]``; its sign is the prediction. Differentiable in views and model."""
-    check_views("views", views, len(model.centers))
-    return jnp.sum(view_margins(model, views), axis=1)
-
-
-def predict_views(model: ViewsVote, views: Views) -> Array:
-    """The majority vote at new objects ``[m]``: +1 or -1, and 0 exactly where the votes balance."""
-    return jnp.sign(decision_views(model, views))
+    families = model.voters.families
+    check_views("views", views, len(families))
+    votes = [family.votes(view) for family, view in zip(families, views)]
+    parts = jnp.split(jnp.asarray(model.weights), np.cumsum([own.shape[1] for own in votes])[:-1])
+    return jnp.stack([vote_margin(own, part) for own, part in zip(votes, parts)], axis=1)
 
 
 def check_views(name: str, views: Views, count: int | None = None) -> None:
@@ -332,17 +266,3 @@ def draw_views(graphs: list[RadiusGraph], radii: np.ndarray, rows: np.ndarray, d
     ]
     partners = np.concatenate([part.partners for part in parts])
     return MatchingDraws(partners, float(np.mean([part.pv for part in parts])), len(rows))
-
-
-def learn_views(
-    views: list[np.ndarray], gammas: np.ndarray, found: SelfLabels, margin: float, margin_unit: MarginUnit
-) -> ViewsVote:
-    """MinCq over the kernels of all views that sit on target points with a label."""
-    dtype = common_dtype(*views)
-    gammas = gammas.astype(dtype)
-    with precision(dtype):
-        votes = np.asarray(view_votes(views, views, gammas))
-    mask = np.tile(found.weights > 0, len(views))
-    return ViewsVote(
-        tuple(views), gammas, adapt_votes(votes, found, margin=margin, margin_unit=margin_unit, voter_mask=mask)
-    )

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.spatial.distance import cdist
 
 from pvmincq_jax._checks import check_points, check_positive, check_same_dimension
 from pvmincq_jax._samples import Sample, canonical_order, prepare
 from pvmincq_jax._types import ArrayLike
+from pvmincq_jax.voting.voters import gaussian_votes
 
 __all__ = ["KernelModel", "Sample", "canonical_order", "kernel_decision", "prepare", "rbf_kernel", "read_params"]
 
@@ -40,8 +40,8 @@ def read_params(kind: type, params: Any) -> Any:
 
 
 def rbf_kernel(x: np.ndarray, centers: np.ndarray, gamma: float) -> np.ndarray:
-    """exp(-gamma |x_i - c_j|^2) in NumPy's float64 ``[m, n]``: `rbf_votes` would follow JAX's precision."""
-    return np.exp(-gamma * cdist(x, centers, "sqeuclidean"))
+    """exp(-gamma |x_i - c_j|^2) in NumPy's float64 ``[m, n]``, whatever JAX's configuration."""
+    return gaussian_votes(x, centers, gamma)
 
 
 def kernel_decision(model: KernelModel, x: ArrayLike) -> np.ndarray:

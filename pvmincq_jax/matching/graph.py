@@ -117,7 +117,7 @@ def check_reach(graph: RadiusGraph) -> RadiusGraph:
     if not graph.neighbours.size:
         raise ValueError(
             f"radius {graph.radius:g} leaves every point unmatched: the smallest distance between source and target "
-            f"is {graph.nearest:g}"
+            f"is {graph.nearest:g}. Give a larger radius"
         )
     return graph
 

@@ -16,7 +16,7 @@ from pvmincq_jax._checks import check_count, check_finite, check_points, check_p
 from pvmincq_jax._types import Array, ArrayLike
 from pvmincq_jax.matching.spread import MatchedSpread
 
-__all__ = ["ScaledMatching", "ScaledTransport", "radius_affinity", "scaled_matching", "scaled_transport"]
+__all__ = ["ScaledMatching", "ScaledTransport", "scaled_matching", "scaled_transport"]
 
 
 class ScaledMatching(NamedTuple):

@@ -9,10 +9,12 @@ expectations over the sample are means under them, so their scale does not matte
 over the voters and their complements: ``votes @ weights`` is the expected vote in both cases.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import chex
+import jax
 import jax.numpy as jnp
+import numpy as np
 
 from pvmincq_jax._checks import check_finite, check_labels, check_length, check_rank, check_sample_weights
 from pvmincq_jax._types import Array, ArrayLike
@@ -144,10 +146,18 @@ def vote_risk(
       0.6667
     """
     margin = vote_margin(votes, weights)
-    # The linear loss is 1/2 at a margin of 0, and the other half makes it an error; sign(NaN) is NaN, so a vote that is
-    # not a number gives a risk that is not one.
-    loss = (1 - _known(labels, margin) * jnp.sign(margin)) / 2 + (margin == 0) / 2
+    loss = vote_loss(margin, _known(labels, margin))
     return _expectation(loss, sample_weights)
+
+
+def vote_loss(margin: Any, labels: Any) -> Any:
+    """The loss of the majority vote at each point: 0, 1, or in between for a soft label; 1 at a margin of 0.
+
+    The linear loss is 1/2 at a margin of 0, and the other half makes it an error. sign(NaN) is NaN, so that a vote
+    that is not a number has a loss that is not one.
+    """
+    xp: Any = jnp if isinstance(margin, jax.Array) else np
+    return (1 - labels * xp.sign(margin)) / 2 + (margin == 0) / 2
 
 
 class CBound(NamedTuple):

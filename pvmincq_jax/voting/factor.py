@@ -36,7 +36,7 @@ class VoteFactor(NamedTuple):
     right: Array
 
 
-def _row_basis(votes: np.ndarray, tolerance: float) -> np.ndarray:
+def row_basis(votes: np.ndarray, tolerance: float) -> np.ndarray:
     """Orthonormal rows that span the votes' rows up to the tolerance, by decreasing singular value ``[r, n]``."""
     smaller = min(votes.shape)
     # A random combination of all rows finds the leading directions; doubled until the last one found is negligible.
@@ -112,7 +112,7 @@ def vote_factor(
         concrete = concrete * np.sqrt(np.asarray(sample_weights, dtype))[:, None]
     if rank is None:
         floor = max(_TOLERANCE, 4 * float(np.finfo(dtype).eps)) if tolerance is None else tolerance
-        basis = _row_basis(concrete, floor)
+        basis = row_basis(concrete, floor)
         rank = min(smaller, _rounded_up(len(basis)))
     else:
         basis = np.linalg.svd(concrete, full_matrices=False)[2][:rank]

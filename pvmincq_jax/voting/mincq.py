@@ -29,7 +29,7 @@ from pvmincq_jax.voting import qp
 from pvmincq_jax.voting.cbound import c_bound
 from pvmincq_jax.voting.factor import VoteFactor, vote_factor
 
-__all__ = ["MinCqSolution", "Solver", "max_margin", "mincq"]
+__all__ = ["MinCqSolution", "max_margin", "mincq"]
 
 Solver = Literal["interior_point", "jaxopt"]
 

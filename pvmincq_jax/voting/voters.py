@@ -1,5 +1,7 @@
 """Voters: functions h from points to bounded numbers, evaluated as arrays of votes ``[m, n]``."""
 
+from typing import Any
+
 import jax.numpy as jnp
 import numpy as np
 
@@ -11,6 +13,8 @@ from pvmincq_jax._checks import (
     check_same_dimension,
     is_traced,
 )
+from pvmincq_jax._distances import squared_distances
+from pvmincq_jax._samples import canonical_order
 from pvmincq_jax._types import Array, ArrayLike
 
 __all__ = ["classifier_votes", "default_gammas", "rbf_votes", "stump_thresholds", "stump_votes"]
@@ -49,15 +53,19 @@ def rbf_votes(x: ArrayLike, centers: ArrayLike, gamma: ArrayLike) -> Array:
     check_positive("gamma", gamma)
     if np.ndim(gamma) > 1 or (np.ndim(gamma) == 1 and np.shape(gamma)[0] != np.shape(centers)[0]):
         raise ValueError(f"gamma must be a scalar or have one entry per centre; its shape is {np.shape(gamma)}")
-    x, centers = jnp.asarray(x), jnp.asarray(centers)
-    dtype = jnp.result_type(x, centers, float if jnp.issubdtype(x.dtype, jnp.integer) else x)
-    scale = jnp.sqrt(jnp.asarray(gamma, dtype))
-    difference = x[:, None, :] - centers[None, :, :]
-    # A NaN is not far: it stays one. Differences of far points are put to 0 before they are used, so that no infinite
-    # factor meets the zero of their derivative.
-    far = jnp.sum((difference * scale[..., None]) ** 2, axis=-1) >= _FAR
-    scaled = jnp.where(far[..., None], 0.0, difference) * scale[..., None]
-    return jnp.where(far, 0.0, jnp.exp(-jnp.sum(scaled**2, axis=-1)))
+    return jnp.asarray(gaussian_votes(x, centers, gamma))
+
+
+def gaussian_votes(x: Any, centers: Any, gamma: Any) -> Any:
+    """`rbf_votes` on checked arrays: in JAX where something is traced, else in NumPy, in the points' own precision."""
+    xp: Any = jnp if is_traced(x, centers, gamma) else np
+    square = squared_distances(x, centers)
+    exponent = square * xp.asarray(gamma, square.dtype)
+    # A NaN is not far: it stays one. Far points are put to 0 before they are used, so that no infinite factor meets the
+    # zero of their derivative.
+    far = exponent >= _FAR
+    near = xp.where(far, 0.0, square) * xp.asarray(gamma, square.dtype)
+    return xp.where(far, xp.zeros((), square.dtype), xp.exp(-near))
 
 
 def stump_votes(x: ArrayLike, features: ArrayLike, thresholds: ArrayLike) -> Array:
@@ -92,9 +100,15 @@ def stump_votes(x: ArrayLike, features: ArrayLike, thresholds: ArrayLike) -> Arr
         index = np.asarray(features)
         if not np.issubdtype(index.dtype, np.integer) or np.any((index < 0) | (index >= np.shape(x)[1])):
             raise ValueError(f"features must be integers in [0, {np.shape(x)[1] - 1}]; they are {index}")
-    x = jnp.asarray(x)
+    return jnp.asarray(sign_votes(x, features, thresholds))
+
+
+def sign_votes(x: Any, features: Any, thresholds: Any) -> Any:
+    """`stump_votes` on checked arrays: in JAX where something is traced, else in NumPy."""
+    xp: Any = jnp if is_traced(x, features, thresholds) else np
+    x = xp.asarray(x)
     dtype = x.dtype if jnp.issubdtype(x.dtype, jnp.floating) else jnp.result_type(float)
-    return jnp.where(x[:, features] > jnp.asarray(thresholds), 1, -1).astype(dtype)
+    return xp.where(x[:, features] > xp.asarray(thresholds), 1, -1).astype(dtype)
 
 
 def stump_thresholds(x: ArrayLike, per_feature: int = 10) -> tuple[np.ndarray, np.ndarray]:
@@ -151,14 +165,22 @@ def classifier_votes(outputs: ArrayLike, bound: float = 1.0) -> Array:
        [-1.    0.25]]
     """
     check_points("outputs", outputs)
-    check_positive("bound", bound)
-    if not is_traced(outputs) and np.max(np.abs(np.asarray(outputs))) > bound:
-        raise ValueError(
-            f"outputs must lie in [-{bound:g}, {bound:g}]; the largest size is "
-            f"{np.max(np.abs(np.asarray(outputs))):g}. Squash them (tanh, 2 p - 1) or pass their true bound"
-        )
+    check_bounded("outputs", outputs, bound)
     votes = jnp.asarray(outputs)
     return votes if jnp.issubdtype(votes.dtype, jnp.floating) else votes.astype(jnp.result_type(float))
+
+
+def check_bounded(name: str, votes: ArrayLike, bound: ArrayLike = 1.0) -> None:
+    """Votes of at most this size."""
+    check_positive("bound", bound)
+    if is_traced(votes, bound):
+        return
+    largest = np.max(np.abs(np.asarray(votes)))
+    if largest > bound:
+        raise ValueError(
+            f"{name} must lie in [-{bound:g}, {bound:g}]; the largest size is {largest:g}. Squash them (tanh, 2 p - 1) "
+            "or pass their true bound"
+        )
 
 
 def default_gammas(target: ArrayLike) -> np.ndarray:
@@ -174,12 +196,23 @@ def default_gammas(target: ArrayLike) -> np.ndarray:
       >>> default_gammas(np.array([[0.0], [2.0]]))
       array([0.125, 0.5  , 2.   ])
     """
+    check_points("target", target)
     points = np.asarray(target, float)
     # Medians settle long before all pairs are looked at; canonical rows keep the choice blind to their order.
-    points = points[np.lexsort(points.T[::-1])]
-    points = points[:: max(1, len(points) // 1000)]
-    square = np.sum((points[:, None] - points[None]) ** 2, axis=-1)[np.triu_indices(len(points), 1)]
-    median = float(np.median(square)) if square.size else 0.0
+    points = points[canonical_order(points)]
+    median = _median_square(points)
     if median == 0:
-        raise ValueError("target points coincide: there is no scale for gamma; give gammas")
+        # Where most points coincide, the scale is that of the distinct ones.
+        median = _median_square(np.unique(points, axis=0))
+    if median == 0:
+        raise ValueError(
+            "all points of the target, or of the only sample, coincide: there is no scale for gamma. Give gamma"
+        )
     return np.array(GAMMA_MULTIPLES) / median
+
+
+def _median_square(points: np.ndarray) -> float:
+    """The median squared distance between two of at most 2000 points, evenly taken; 0 for one point."""
+    points = points[:: max(1, len(points) // 1000)]
+    square = squared_distances(points, points)[np.triu_indices(len(points), 1)]
+    return float(np.median(square)) if square.size else 0.0

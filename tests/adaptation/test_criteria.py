@@ -35,6 +35,10 @@ def made():
         status=status,
         fold_status=fold_status,
         kkt_residual=np.where(status == SOLVED, 1e-12, np.nan),
+        fold_kkt_residual=np.where(fold_status == SOLVED, 1e-12, np.nan),
+        mu_max=np.ones(SHAPE[:2]),
+        weights=np.where(status == SOLVED, 0.1, np.nan)[..., None],
+        voters=(),
         target_values=np.where(status == SOLVED, 1.0, np.nan)[..., None] * rng.normal(size=(*SHAPE, 10)),
         self_labels=(),
         source_labels=np.array([1.0, -1, -1, -1]),
@@ -136,7 +140,14 @@ def test_the_documented_criterion_runs(made):
 # Fits that choose for themselves.
 
 # Gammas large enough for votes of full rank: all shapes are the same.
-GRID = {"radii": [0.4, 0.1, 0.0], "margins": [0.05, 0.3], "gammas": [5.0, 8.0], "folds": 3, "seed": 2}
+GRID = {
+    "radii": [0.4, 0.1, 0.0],
+    "margins": [0.05, 0.3],
+    "gammas": [5.0, 8.0],
+    "folds": 3,
+    "seed": 2,
+    "radius_unit": "pv",
+}
 
 
 @pytest.fixture(scope="module")

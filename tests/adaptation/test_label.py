@@ -54,7 +54,7 @@ def test_labels_come_over_the_pairs(model, task):
 
 @pytest.mark.parametrize("voters", ["source", "both"])
 def test_other_voters(voters, model, task):
-    other = pvm.pv_mincq(task.source, task.source_labels, task.target, voters=voters, **GIVEN)
+    other = pvm.pv_mincq(task.source, task.source_labels, task.target, centers=voters, **GIVEN)
     expected = {"source": task.source, "both": np.concatenate([task.target, task.source])}[voters]
     np.testing.assert_array_equal(other.centers, expected)
     assert accuracy(other, task) > 0.9
@@ -115,7 +115,7 @@ def test_saved_under_the_name_that_was_given(name, model, tmp_path):
 
 def test_another_file_is_not_a_model(tmp_path):
     np.savez(tmp_path / "other.npz", weights=np.ones(3))
-    with pytest.raises(ValueError, match=r"other.npz is not a saved PVMinCq.*centers"):
+    with pytest.raises(ValueError, match=r"other.npz is not a saved PVMinCq.*voters"):
         pvm.load_model(tmp_path / "other.npz")
     np.save(tmp_path / "array.npy", np.ones(3))
     with pytest.raises(ValueError, match=r"array.npy is not a saved PVMinCq"):
@@ -124,8 +124,11 @@ def test_another_file_is_not_a_model(tmp_path):
     with pytest.raises(ValueError, match=r"text.npz is not a saved PVMinCq"):
         pvm.load_model(tmp_path / "text.npz")
     # An archive of objects is refused, not executed.
-    objects = {name: np.array([{}], dtype=object) for name in pvm.PVMinCq._fields if name != "pairs"}
-    np.savez(tmp_path / "objects.npz", **objects, pairs_source=[0], pairs_target=[0], pairs_weights=[1.0])
+    fields = [name for name in pvm.PVMinCq._fields if name not in ("pairs", "voters")]
+    objects = {name: np.array([{}], dtype=object) for name in fields}
+    more = {"voters.kind": np.asarray("OutputVoters"), "voters.bound": 1.0}
+    more |= {f"pairs.{name}": [0] for name in pvm.ExpectedMatching._fields}
+    np.savez(tmp_path / "objects.npz", **objects, **more)
     with pytest.raises(ValueError, match=r"allow_pickle"):
         pvm.load_model(tmp_path / "objects.npz")
 
@@ -168,7 +171,7 @@ def test_double_precision_inside_whatever_the_configuration(model, task):
 def test_single_precision_in_and_out(model, task):
     source, target = task.source.astype(np.float32), task.target.astype(np.float32)
     single = pvm.pv_mincq(source, task.source_labels, target, **GIVEN)
-    floats = [leaf for name, leaf in single._asdict().items() if name != "pairs"]
+    floats = jax.tree.leaves(single._replace(pairs=None))
     assert all(leaf.dtype == np.float32 for leaf in floats)
     assert accuracy(single, task) > 0.9
     np.testing.assert_allclose(single.c_bound, model.c_bound, atol=1e-2)
@@ -202,6 +205,7 @@ def holed(x):
         (lambda s, y, t: ((s, y, t), {"margin": -0.1, "margin_unit": "absolute"}), r"margin.*mu_max"),
         (lambda s, y, t: ((s, y, t), {"margin_unit": "percent"}), "margin_unit must be.*'percent'"),
         (lambda s, y, t: ((s, y, t), {"voters": "all"}), "voters must be.*'all'"),
+        (lambda s, y, t: ((s, y, t), {"centers": "all"}), "centers must be.*'all'"),
         (lambda s, y, t: ((s, y, t), {"draws": 0}), "draws"),
         (lambda s, y, t: ((s, y, t), {"seed": -1}), "seed"),
     ],

@@ -8,7 +8,14 @@ import pvmincq_jax as pvm
 from pvmincq_jax.datasets import moons_task
 from tests.problems import clarabel_objective
 
-GRID = {"radii": [0.6, 1.0, 1.4], "margins": [0.1, 0.4], "gammas": [2.0, 6.0], "draws": 16, "seed": 4}
+GRID = {
+    "radii": [0.6, 1.0, 1.4],
+    "margins": [0.1, 0.4],
+    "gammas": [2.0, 6.0],
+    "draws": 16,
+    "seed": 4,
+    "radius_unit": "bottleneck",
+}
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +68,7 @@ def test_every_point_is_a_vote_of_least_c_bound(grid, task):
 
 def test_the_model_of_a_point_is_the_single_fit(grid, task):
     index = (1, 1, 0)
-    model = pvm.transport_model(grid, index)
+    model = pvm.model_at(grid, index)
     alone = pvm.pv_transport_mincq(
         task.source, task.source_labels, task.target, radius=grid.radii[1], margin=0.1, gamma=6.0, draws=16, seed=4,
         margin_unit="fraction",
@@ -75,7 +82,7 @@ def test_the_model_of_a_point_is_the_single_fit(grid, task):
     np.testing.assert_array_equal(model.label_weights, alone.label_weights)
     unsolved = grid._replace(status=np.full_like(grid.status, pvm.Status.INFEASIBLE))
     with pytest.raises(ValueError, match=r"index \(1, 1, 0\)"):
-        pvm.transport_model(unsolved, index)
+        pvm.model_at(unsolved, index)
 
 
 def test_terms_of_the_criterion(grid, task):
@@ -158,18 +165,18 @@ def test_radii_that_reach_nobody_are_left_out(task):
     arguments = task.source, task.source_labels, task.target
     figures = pvm.transport_sweep(*arguments, **given | {"radii": [nearest / 2, 1.0]})
     np.testing.assert_array_equal(figures.radii, [1.0])
-    with pytest.raises(ValueError, match="leave every point unmatched: the smallest distance"):
+    with pytest.raises(ValueError, match="leaves every point unmatched: the smallest distance"):
         pvm.transport_sweep(*arguments, **given | {"radii": [nearest / 2]})
 
 
 def test_absolute_margins(grid, task):
     given = GRID | {"gammas": [6.0], "radii": [1.0], "margin_unit": "absolute"}
     arguments = task.source, task.source_labels, task.target
-    mu = 0.1 * grid.mu_max[1, 1, 0]
+    mu = 0.1 * grid.mu_max[1, 1]
     figures = pvm.transport_sweep(*arguments, **given | {"margins": [mu, 5.0]})
     np.testing.assert_array_equal(figures.status[0, 0], [pvm.Status.SOLVED, pvm.Status.INFEASIBLE])
     assert figures.c_bound[0, 0, 0] == pytest.approx(grid.c_bound[1, 1, 0], abs=1e-7)
-    assert float(pvm.transport_model(figures, (0, 0, 0)).margin) == pytest.approx(mu)
+    assert float(pvm.model_at(figures, (0, 0, 0)).margin) == pytest.approx(mu)
     with pytest.raises(ValueError, match="no point of the grid could be solved"):
         pvm.transport_sweep(*arguments, **given | {"margins": [4.0, 5.0]})
 

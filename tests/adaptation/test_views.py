@@ -14,7 +14,7 @@ from pvmincq_jax.datasets import moons_task
 
 # Kernels narrow enough for votes of full rank, and one radius: the tests then share their compiled programs.
 NARROW = 16.0
-GRID = {"radii": (0.1,), "margins": (0.1, 0.5), "folds": 2, "draws": 4, "seed": 3}
+GRID = {"levels": (0.1,), "margins": (0.1, 0.5), "folds": 2, "draws": 4, "seed": 3}
 
 
 @pytest.fixture(scope="module")
@@ -53,31 +53,33 @@ def test_one_view_is_pv_mincq(task):
         model = pvm.pv_mincq_views(
             source[1:], moons.source_labels, target[1:], radius=radius, gammas=[gamma], matching=matching, **given
         )
-        np.testing.assert_allclose(model.vote.weights, one.weights, atol=1e-9)
-        assert model.vote.pv == one.pv
-        np.testing.assert_allclose(pvm.decision_views(model, test[1:]), pvm.decision(one, test[1]), atol=1e-9)
+        np.testing.assert_allclose(model.weights, one.weights, atol=1e-9)
+        assert model.pv == one.pv
+        np.testing.assert_allclose(pvm.decision(model, test[1:]), pvm.decision(one, test[1]), atol=1e-9)
 
 
 def test_one_validated_view_is_the_sweep(task):
     moons, source, target, _ = task
     options = GRID | {"criterion": pvm.label_criterion}
+    plain = {"radius_unit": "pv", **options}
+    plain["radii"] = plain.pop("levels")
     found = pvm.fit_views_validated(
         source[:1], moons.source_labels, target[:1], matching="each", multiples=(NARROW,), **options
     )
     gammas = NARROW / pvm.view_scales(target[:1]) ** 2
-    other = pvm.fit_validated(source[0], moons.source_labels, target[0], gammas=gammas, **options)
+    other = pvm.fit_validated(source[0], moons.source_labels, target[0], gammas=gammas, **plain)
     np.testing.assert_allclose(found.sweep.c_bound, other.sweep.c_bound, atol=1e-7)
     np.testing.assert_allclose(found.sweep.source_risk, other.sweep.source_risk)
     np.testing.assert_array_equal(found.sweep.pv, other.sweep.pv)
     assert found.choice.grid_index == other.choice.grid_index
-    np.testing.assert_allclose(found.model.vote.weights, other.model.weights, atol=1e-8)
+    np.testing.assert_allclose(found.model.weights, other.model.weights, atol=1e-8)
 
 
 def test_the_source_as_its_own_target_is_cross_validation(task):
     moons, source, _, _ = task
     margins = (0.1, 0.5)
     found = pvm.fit_views_validated(
-        source[:1], moons.source_labels, source[:1], radii=[0.0], draws=1, criterion=pvm.rs, margins=margins,
+        source[:1], moons.source_labels, source[:1], levels=[0.0], draws=1, criterion=pvm.rs, margins=margins,
         multiples=(NARROW,), folds=2, seed=4,
     )  # fmt: skip
     gamma = float(NARROW / pvm.view_scales(source[:1])[0] ** 2)
@@ -87,7 +89,7 @@ def test_the_source_as_its_own_target_is_cross_validation(task):
     )
     np.testing.assert_allclose(found.choice.scores[0, 0], errors, atol=1e-12)
     assert found.sweep.pv[0] == 0
-    np.testing.assert_array_equal(found.model.vote.labels, moons.source_labels)
+    np.testing.assert_array_equal(found.model.labels, moons.source_labels)
 
 
 @pytest.mark.parametrize("matching", ["joint", "each"])
@@ -100,8 +102,8 @@ def test_both_views_learn_and_ignore_the_order_of_rows(task, matching):
     moved = pvm.fit_views_validated(
         [x[rows] for x in source], moons.source_labels[rows], [x[columns] for x in target], **given
     )
-    values = np.asarray(pvm.decision_views(found.model, test))
-    np.testing.assert_allclose(pvm.decision_views(moved.model, test), values, atol=1e-8)
+    values = np.asarray(pvm.decision(found.model, test))
+    np.testing.assert_allclose(pvm.decision(moved.model, test), values, atol=1e-8)
     assert np.mean(values * moons.test_labels > 0) > 0.75
     parts = np.asarray(pvm.view_margins(found.model, test))
     assert parts.shape == (len(values), 2)
@@ -119,9 +121,9 @@ def test_labels_of_each_view_are_pooled(task):
     each = [pvm.self_label(s, moons.source_labels, t, r, draws=3, seed=2) for s, t, r in zip(source, target, radius)]
     weight = sum(one.weights for one in each)
     mean = sum(one.labels * one.weights for one in each) / np.maximum(weight, 1e-9)
-    np.testing.assert_allclose(model.vote.labels, mean, atol=1e-12)
-    np.testing.assert_allclose(model.vote.label_weights, weight / 2)
-    assert model.vote.pv == pytest.approx(np.mean([one.pv for one in each]))
+    np.testing.assert_allclose(model.labels, mean, atol=1e-12)
+    np.testing.assert_allclose(model.label_weights, weight / 2)
+    assert model.pv == pytest.approx(np.mean([one.pv for one in each]))
 
 
 def test_a_given_classifier_that_turns_on_the_target_is_turned_back(task):
@@ -151,7 +153,7 @@ def test_gradient_reaches_the_views(task):
     )
 
     def total(x):
-        return pvm.decision_views(model, [x, test[1][:3]]).sum()
+        return pvm.decision(model, [x, test[1][:3]]).sum()
 
     slope = jax.grad(total)(test[0][:3])
     step = 1e-6 * np.eye(6)[2].reshape(3, 2)
@@ -171,7 +173,7 @@ def test_gradient_reaches_the_views(task):
         ({"gammas": [1.0, -1.0]}, "gammas must be finite and above 0"),
         ({"matching": "both"}, "matching must be 'joint' or 'each'"),
         ({"radius": [1.0, 1.0], "matching": "joint"}, "radius must hold 1 number"),
-        ({"radius": [1e-9, 1e-9]}, "leaves every point unmatched: the smallest distances .* 0.5, 0.5"),
+        ({"radius": [1e-9, 1e-9]}, "leaves every point unmatched: the smallest distance .* 0.5"),
         ({"source_labels": np.ones(4)}, "source_labels must hold both classes"),
     ],
 )

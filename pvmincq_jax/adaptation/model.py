@@ -1,0 +1,257 @@
+"""A learnt majority vote with all that explains it, its values at new points, and its file."""
+
+import os
+import zipfile
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+
+from pvmincq_jax._checks import is_traced
+from pvmincq_jax._types import ArrayLike, Status
+from pvmincq_jax.matching.matching import ExpectedMatching
+from pvmincq_jax.matching.selflabel import SelfLabels
+from pvmincq_jax.voting.cbound import vote_margin
+from pvmincq_jax.voting.families import GaussianVoters, OutputVoters, StumpVoters, ViewVoters
+
+__all__ = ["PVMinCq", "decision", "load_model", "model_at", "predict", "save_model", "values_at"]
+
+# Numbers in the votes of one block of new points: 32 MB.
+_BLOCK = 1 << 22
+_FAMILIES = {kind.__name__: kind for kind in (GaussianVoters, StumpVoters, OutputVoters, ViewVoters)}
+
+
+class PVMinCq(NamedTuple):
+    """A majority vote, with all that explains it. A pytree of arrays.
+
+    Attributes:
+      voters: the family that votes, e.g. `pvmincq_jax.GaussianVoters`; anything with ``votes(x) -> [m, n]``.
+      weights: signed weights of the vote ``[n]``; 0 for voters that were masked out.
+      margin: mu, absolute.
+      mu_max: the largest margin that the learning sample allows.
+      c_bound: of the vote on the learning sample.
+      kkt_residual: accuracy of the weights, see `pvmincq_jax.MinCqSolution`.
+      radius: of the matching; one per view where each view was matched for itself, 0 with one domain.
+      pv: the perturbed variation at that radius.
+      labels: of the learning sample: the self-labels of the target points ``[m_t]``; in the transport form, the true
+        labels of the moved source points ``[m_s]``.
+      label_weights: of the same points, 0 for a point without a match.
+      pairs: who carried its label to whom (row numbers of source and target).
+    """
+
+    voters: Any
+    weights: ArrayLike
+    margin: ArrayLike
+    mu_max: ArrayLike
+    c_bound: ArrayLike
+    kkt_residual: ArrayLike
+    radius: ArrayLike
+    pv: ArrayLike
+    labels: ArrayLike
+    label_weights: ArrayLike
+    pairs: ExpectedMatching
+
+    @property
+    def centers(self) -> ArrayLike:
+        """Of Gaussian voters ``[n, d]``."""
+        return self.voters.centers
+
+    @property
+    def gamma(self) -> ArrayLike:
+        """Of Gaussian voters."""
+        return self.voters.gamma
+
+
+def make_model(
+    voters: Any,
+    found: SelfLabels,
+    radius: ArrayLike,
+    weights: np.ndarray,
+    margin: float,
+    mu_max: float,
+    c_bound: float,
+    kkt_residual: float,
+) -> PVMinCq:
+    """A model from what was learnt and what it was learnt from, in the precision of the weights."""
+    numbers = {
+        "margin": margin,
+        "mu_max": mu_max,
+        "c_bound": c_bound,
+        "kkt_residual": kkt_residual,
+        "radius": radius,
+        "pv": found.pv,
+        "labels": found.labels,
+        "label_weights": found.weights,
+    }
+    arrays: Any = {name: np.asarray(value, weights.dtype) for name, value in numbers.items()}
+    return PVMinCq(voters=voters, weights=weights, pairs=found.pairs, **arrays)
+
+
+def model_at(sweep: Any, index: tuple[int, int, int]) -> PVMinCq:
+    """The vote at one point of a grid. Nothing is solved again.
+
+    Args:
+      sweep: a `pvmincq_jax.Sweep` or a `pvmincq_jax.TransportSweep`.
+      index: into the grid, (radius, gamma, margin), such as `pvmincq_jax.Choice.grid_index`.
+
+    Returns:
+      A `PVMinCq`.
+    """
+    r, g, k = index
+    status = Status(int(sweep.status[r, g, k]))
+    if status != Status.SOLVED:
+        raise ValueError(f"index {tuple(index)}: no vote there; {status.sentence}")
+    mu_max = float(sweep.mu_max[r, g])
+    return make_model(
+        sweep.voters[r][g],
+        sweep.self_labels[r],
+        sweep.radii[r],
+        sweep.weights[r, g, k],
+        float(sweep.margins[k]) * (mu_max if sweep.margin_unit == "fraction" else 1.0),
+        mu_max,
+        sweep.c_bound[r, g, k],
+        sweep.kkt_residual[r, g, k],
+    )
+
+
+def values_at(sweep: Any, x: Any) -> np.ndarray:
+    """The votes of a whole grid at new points. Nothing is solved again.
+
+    Args:
+      sweep: a `pvmincq_jax.Sweep` or a `pvmincq_jax.TransportSweep`.
+      x: ``[m, d]``.
+
+    Returns:
+      ``[r, g, k, m]``; NaN where nothing was solved.
+    """
+    rows = []
+    for families, weights in zip(sweep.voters, sweep.weights):
+        rows.append([own @ family.votes(x).T for family, own in zip(families, weights)])
+    return np.asarray(rows)
+
+
+def decision(model: Any, x: Any) -> Any:
+    """The expected vote at new points; its sign is the prediction, its size the confidence.
+
+    sum_j w_j h_j(x).
+
+    Outside of jit, vmap and grad it is computed in NumPy, in the precision of the model whatever JAX's configuration,
+    some points at a time, and the value of a point depends on that point alone.
+
+    Args:
+      model: a `PVMinCq`, or anything with ``voters`` and ``weights``.
+      x: ``[m, d]``, or what else the voters take: a list of views, or the outputs of given classifiers.
+
+    Returns:
+      ``[m]``; differentiable in x and in the model.
+
+    Example:
+      >>> from types import SimpleNamespace
+      >>> vote = SimpleNamespace(voters=GaussianVoters(np.array([[0.0], [1.0]]), 1.0), weights=np.array([0.5, -0.5]))
+      >>> decision(vote, np.array([[0.0], [0.5]])).round(3)
+      array([0.316, 0.   ])
+    """
+    if is_traced(model.voters, model.weights, x):
+        return vote_margin(model.voters.votes(x), model.weights)
+    weights = np.asarray(model.weights)
+    rows = max(1, _BLOCK // weights.size)
+    # A sum along rows adds in an order of its own, whatever the number of rows; a matrix product does not.
+    parts = [np.sum(model.voters.votes(part) * weights, axis=1) for part in _row_blocks(x, rows)]
+    return np.concatenate(parts)
+
+
+def _row_blocks(x: Any, rows: int) -> Iterator[Any]:
+    """The points, or all views of them, so many rows at a time."""
+    views = list(x) if isinstance(x, list | tuple) and all(np.ndim(view) == 2 for view in x) else None
+    points = np.asarray(x) if views is None else views[0]
+    if np.ndim(points) < 2:
+        # For the family to complain about.
+        yield points
+        return
+    for start in range(0, max(1, len(points)), rows):
+        part = slice(start, start + rows)
+        yield points[part] if views is None else [view[part] for view in views]
+
+
+def predict(model: Any, x: Any) -> Any:
+    """The majority vote: +1 or -1, and 0 exactly where the votes balance, which counts as an error for either label.
+
+    Args:
+      model: see `decision`.
+      x: see `decision`.
+
+    Returns:
+      ``[m]``.
+    """
+    values = decision(model, x)
+    return jnp.sign(values) if is_traced(values) else np.sign(values)
+
+
+def _arrays(prefix: str, value: Any) -> dict[str, np.ndarray]:
+    """Named arrays of a family or of pairs, nested ones by longer names."""
+    if not isinstance(value, tuple) and hasattr(value, "votes"):
+        return {f"{prefix}.kind": np.asarray(type(value).__name__)}
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        named = {f"{prefix}.kind": np.asarray(type(value).__name__)}
+        for name, part in zip(value._fields, value):
+            named |= _arrays(f"{prefix}.{name}", part)
+        return named
+    if isinstance(value, tuple):
+        named = {f"{prefix}.length": np.asarray(len(value))}
+        for number, part in enumerate(value):
+            named |= _arrays(f"{prefix}.{number}", part)
+        return named
+    return {prefix: np.asarray(value)}
+
+
+def _family(prefix: str, stored: Any) -> Any:
+    """The family that was stored under a name."""
+    name = str(stored[f"{prefix}.kind"])
+    if name not in _FAMILIES:
+        raise ValueError(f"{name} cannot be read from a file: pass the model's voters to load_model as voters=")
+    if name == "ViewVoters":
+        count = int(stored[f"{prefix}.families.length"])
+        return ViewVoters(tuple(_family(f"{prefix}.families.{v}", stored) for v in range(count)))
+    kind: Any = _FAMILIES[name]
+    return kind(*(stored[f"{prefix}.{field}"] for field in kind._fields))
+
+
+def save_model(model: PVMinCq, path: str | os.PathLike) -> None:
+    """Writes a model to an ``.npz`` file, as plain arrays.
+
+    Voters that are functions are not written: whoever loads the model passes them again.
+
+    Args:
+      model: a `PVMinCq`.
+      path: where to; the name is taken as it is.
+    """
+    arrays: dict[str, Any] = {}
+    for name, value in model._asdict().items():
+        arrays |= _arrays(name, value)
+    # Through a file of our own: given a name, NumPy would add ".npz" to it.
+    with open(path, "wb") as file:
+        np.savez(file, **arrays)
+
+
+def load_model(path: str | os.PathLike, *, voters: Any = None) -> PVMinCq:
+    """Reads a model that `save_model` wrote; nothing in the file is executed.
+
+    Args:
+      path: where from.
+      voters: in place of those in the file; needed where the voters are functions.
+
+    Returns:
+      The same `PVMinCq`, to the bit.
+    """
+    if not zipfile.is_zipfile(path) and os.path.exists(path):
+        raise ValueError(f"path {os.fspath(path)} is not a saved PVMinCq: it is no npz archive")
+    with np.load(path, allow_pickle=False) as stored:
+        plain = [name for name in PVMinCq._fields if name not in ("voters", "pairs")]
+        wanted = [*plain, "voters.kind", *(f"pairs.{name}" for name in ExpectedMatching._fields)]
+        missing = [name for name in wanted if name not in stored]
+        if missing:
+            raise ValueError(f"path {os.fspath(path)} is not a saved PVMinCq: it lacks {', '.join(missing)}")
+        pairs = ExpectedMatching(*(stored[f"pairs.{name}"] for name in ExpectedMatching._fields))
+        family = _family("voters", stored) if voters is None else voters
+        return PVMinCq(voters=family, **{name: stored[name] for name in plain}, pairs=pairs)
