@@ -8,6 +8,7 @@ import numpy as np
 
 from pvmincq_jax._checks import check_points, check_positive, check_sample_weights, is_traced
 from pvmincq_jax._types import Array, ArrayLike
+from pvmincq_jax.voting.linalg import thin_svd
 
 __all__ = ["VoteFactor", "vote_factor"]
 
@@ -104,7 +105,7 @@ def vote_factor(
         weighted = votes if sample_weights is None else votes * jnp.sqrt(jnp.asarray(sample_weights))[:, None]
         # LAPACK's SVD may never return from infinite input.
         finite = jnp.all(jnp.isfinite(weighted))
-        right = jnp.linalg.svd(jnp.where(finite, weighted, 0.0), full_matrices=False)[2][: rank or smaller]
+        right = thin_svd(jnp.where(finite, weighted, 0.0))[2][: rank or smaller]
         right = jnp.where(finite, right, jnp.nan)
         return VoteFactor(votes @ right.T, right)
     concrete = np.asarray(votes)

@@ -28,6 +28,8 @@ from pvmincq_jax._types import Array, ArrayLike, Status
 from pvmincq_jax.voting import qp
 from pvmincq_jax.voting.cbound import c_bound
 from pvmincq_jax.voting.factor import VoteFactor, vote_factor
+from pvmincq_jax.voting.jaxopt_qp import solve_jaxopt
+from pvmincq_jax.voting.linalg import orthonormal_columns, thin_svd
 
 __all__ = ["MinCqSolution", "Solver", "max_margin", "mincq"]
 
@@ -130,9 +132,8 @@ def _solve(
 ) -> qp.BoxQPSolution:
     """The program in w: a `qp.BoxQPSolution` scaled to the box of size ``bound``; votes and margin carry tangents."""
     del votes, shares, margins, margin
-    x, zeta, multiplier, iterations = (qp.solve_interior_point if solver == "interior_point" else qp.solve_jaxopt)(
-        problem
-    )
+    back_end = qp.solve_interior_point if solver == "interior_point" else solve_jaxopt
+    x, zeta, multiplier, iterations = back_end(problem)
     return qp.BoxQPSolution(x * bound, zeta * bound, multiplier * bound, iterations)
 
 
@@ -208,12 +209,12 @@ def solve_mincq(
     # What the factor leaves out of the votes is projected away under these sample weights, so that it changes the
     # second moment by its square only: F = Q' V, with V the votes scaled by the roots of the shares.
     root = jnp.sqrt(jax.lax.stop_gradient(shares))
-    orthogonal, _ = jnp.linalg.qr(root[:, None] * factor.left)
+    orthogonal = orthonormal_columns(root[:, None] * factor.left)
     rows = (root[:, None] * orthogonal).T @ votes
     if turn:
         # A factor of more voters spans directions in which those left can only cancel: turned so that F's rows there
         # are zero, they cost no digits.
-        rotation, singular, right = jnp.linalg.svd(jnp.where(voter_mask, rows, 0.0), full_matrices=False)
+        rotation, singular, right = thin_svd(jnp.where(voter_mask, rows, 0.0))
         orthogonal, rows = orthogonal @ rotation, singular[:, None] * right
     problem = qp.BoxQP(
         factor=rows,
@@ -343,7 +344,7 @@ def mincq(
             f"factor is of other votes: it is for {factor.left.shape[0]} points and {factor.right.shape[1]} voters, "
             f"and the votes are {votes.shape[0]} x {votes.shape[1]}"
         )
-    solution = solve_mincq(
+    return solve_mincq(
         votes,
         labels,
         jnp.asarray(margin, votes.dtype),
@@ -353,5 +354,3 @@ def mincq(
         solver,
         voter_mask is not None,
     )
-    # For the same reason a concrete call is over when it returns: the next one must not run beside it.
-    return solution if is_traced(solution) else jax.block_until_ready(solution)

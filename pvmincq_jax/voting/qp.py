@@ -3,17 +3,16 @@
     minimise 1/2 |F x|^2   subject to   a' x = tau sum|a|,   |x_j| <= 1,
 
 with F ``[r, n]`` of few rows and a in (or very near) the span of F's rows: a = F' q + e, with q known and e small or
-zero. Two solvers of the same problem: a primal-dual interior-point method that costs O(n r^2) a step, and jaxopt's
-BoxOSQP. This is the only file that imports jaxopt.
+zero. It is solved by a primal-dual interior-point method that costs O(n r^2) a step.
 """
 
-import warnings
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from pvmincq_jax._types import Array
+from pvmincq_jax.voting.linalg import cholesky, cholesky_solve, thin_svd
 
 __all__: list[str] = []
 
@@ -21,9 +20,6 @@ __all__: list[str] = []
 _MAX_STEPS = 100
 # Steps without progress after which rounding has the last word.
 _PATIENCE = 8
-# BoxOSQP's steps: so many, or as many as take a minute or two, since a step costs n^2.
-_OSQP_STEPS = 20_000
-_OSQP_WORK = 2_000_000_000
 # Rows of the symmetric product that are computed at a time: wide enough for a fast matrix product.
 _BLOCK = 48
 
@@ -193,13 +189,13 @@ def solve_interior_point(problem: BoxQP) -> BoxQPSolution:
         diagonal = jnp.diag(system)
         scale = 1 / jnp.sqrt(jnp.where(diagonal > 0, diagonal, 1.0))
         scaled = system * scale[:, None] * scale + 4 * epsilon * jnp.eye(rank + 1, dtype=dtype)
-        cholesky = jnp.linalg.cholesky(scaled, symmetrize_input=False)
+        lower_factor = cholesky(scaled)
 
         def newton(g: Array, r_z: Array, r_b: Array) -> tuple[Array, Array, Array]:
             """Solves D du + F'dzeta - e dy = g, F du - dzeta - q dy = r_z, a'du = r_b."""
             weighted = D_inverse * g
             right = jnp.concatenate([to_rows(weighted) - r_z, (r_b - q @ r_z - e @ weighted)[None]])
-            dual = scale * jax.scipy.linalg.cho_solve((cholesky, True), scale * right)
+            dual = scale * cholesky_solve(lower_factor, scale * right)
             d_zeta, d_y = dual[:-1], dual[-1]
             return D_inverse * (g - to_columns(d_zeta) + e * d_y), d_zeta, d_y
 
@@ -259,52 +255,12 @@ def solve_interior_point(problem: BoxQP) -> BoxQPSolution:
     )
     zero = jnp.zeros((), jnp.int32)
     state = _State(first, *products(first), first, jnp.full((), jnp.inf, dtype), zero, zero, problem.skip)
+    # A loop's state keeps its type: under `shard_map` all of it differs between devices, as what it meets inside does.
+    state = jax.tree.map(lambda leaf: jnp.where(problem.skip, leaf, leaf), state)
     state = jax.lax.while_loop(lambda s: ~s.done & (s.iterations < _MAX_STEPS), step, state)
     x = jnp.where(free, jnp.clip(state.best.u * tau, -1.0, 1.0), problem.fixed)
     size = factor_scale * tau
     return BoxQPSolution(x, state.best.zeta * size, state.best.y * size * factor_scale / normal_scale, state.iterations)
-
-
-def solve_jaxopt(problem: BoxQP) -> BoxQPSolution:
-    """The same problem on jaxopt's BoxOSQP, scaled so that its absolute tolerance means something.
-
-    The Hessian and the equality are divided by their norms. BoxOSQP is a first-order method: on ill-conditioned
-    votes it stops at its step limit far from the answer, which the caller's own residual then tells.
-
-    Args:
-      problem: a `BoxQP`.
-
-    Returns:
-      A `BoxQPSolution`.
-    """
-    with warnings.catch_warnings():
-        # jaxopt is unmaintained, and says so on import.
-        warnings.simplefilter("ignore", DeprecationWarning)
-        from jaxopt import BoxOSQP
-
-    # BoxOSQP mixes dtypes unless it is given the widest.
-    dtype = jnp.result_type(float)
-    F, a = problem.factor.astype(dtype), problem.normal.astype(dtype)
-    fixed = problem.fixed.astype(dtype)
-    hessian = F.T @ F
-    hessian_scale, normal_scale = jnp.linalg.norm(hessian), jnp.linalg.norm(a)
-    level = problem.tau.astype(dtype) * jnp.sum(jnp.abs(a)) / normal_scale
-    low = jnp.concatenate([level[None], jnp.where(problem.free, -1.0, fixed)])
-    high = jnp.concatenate([level[None], jnp.where(problem.free, 1.0, fixed)])
-    rows = jnp.concatenate([(a / normal_scale)[None], jnp.eye(a.shape[0], dtype=dtype)])
-    steps = max(1000, min(_OSQP_STEPS, _OSQP_WORK // a.shape[0] ** 2))
-    solver = BoxOSQP(eq_qp_solve="lu", tol=1e-9 if dtype == jnp.float64 else 1e-5, maxiter=steps, implicit_diff=False)
-    params, state = solver.run(
-        params_obj=(hessian / hessian_scale, jnp.zeros_like(a)), params_eq=rows, params_ineq=(low, high)
-    )
-    x = jnp.where(problem.free, jnp.clip(params.primal[0], -1.0, 1.0), fixed)
-    # BoxOSQP's multipliers y satisfy Q x + A' y = 0.
-    multiplier = -params.dual_eq[0] * hessian_scale / normal_scale
-    x = jnp.where(problem.skip, fixed, x)
-    zeta = F @ x - problem.dual_target * multiplier
-    kind = problem.factor.dtype
-    iterations = jnp.where(problem.skip, 0, state.iter_num).astype(jnp.int32)
-    return BoxQPSolution(x.astype(kind), zeta.astype(kind), multiplier.astype(kind), iterations)
 
 
 def solution_tangent(factor: Array, normal: Array, free: Array, right_side: Array, equality_change: Array) -> Array:
@@ -329,7 +285,7 @@ def solution_tangent(factor: Array, normal: Array, free: Array, right_side: Arra
     Returns:
       dx ``[n]``; linear in the last two arguments.
     """
-    _, singular, right = jnp.linalg.svd(jnp.where(free, factor, 0.0), full_matrices=False)
+    _, singular, right = thin_svd(jnp.where(free, factor, 0.0))
     kept = singular > jnp.finfo(factor.dtype).eps ** 0.45 * singular[0]
     inverse = jnp.where(kept, 1 / jnp.where(kept, singular, 1.0) ** 2, 0.0)
 
