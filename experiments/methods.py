@@ -124,7 +124,7 @@ def _votes_of_margins(
     fractions: jax.Array,
 ) -> jax.Array:
     """The values at new points of the votes learnt at each margin ``[k, m]``; NaN if not solved."""
-    largest = pvm.max_margin(votes, labels, weights, weights > 0)
+    largest = pvm.max_margin(votes, labels, sample_weights=weights, voter_mask=weights > 0)
 
     def one(fraction: jax.Array) -> jax.Array:
         solution = pvm.mincq(

@@ -98,15 +98,15 @@ def judge_lanes(
     """Learns and judges lane after lane; the margins of a lane go side by side."""
 
     def one_lane(lane: Lane) -> Figures:
-        largest = max_margin(votes, lane.labels, lane.weights, lane.mask)
+        largest = max_margin(votes, lane.labels, sample_weights=lane.weights, voter_mask=lane.mask)
         mu = margins * largest if unit == "fraction" else margins
 
         def one_margin(margin: Array) -> Figures:
             solution = solve_mincq(votes, lane.labels, margin, lane.weights, lane.mask, factor, "interior_point", turn)
             return Figures(
-                source_risk=vote_risk(source_votes, source_labels, solution.weights, lane.held_out),
+                source_risk=vote_risk(source_votes, source_labels, solution.weights, sample_weights=lane.held_out),
                 c_bound=solution.c_bound,
-                self_risk=vote_risk(votes, lane.labels, solution.weights, lane.weights),
+                self_risk=vote_risk(votes, lane.labels, solution.weights, sample_weights=lane.weights),
                 status=solution.status,
                 kkt_residual=solution.kkt_residual,
                 target_values=votes @ solution.weights,

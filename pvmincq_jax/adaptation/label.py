@@ -140,7 +140,7 @@ def learn_vote(
     """MinCq on the self-labelled target points (step 3)."""
     votes = rbf_votes(target, centers, gamma)
     labels, weights = found.labels.astype(target.dtype), found.weights.astype(target.dtype)
-    mu = absolute_margin(margin, float(max_margin(votes, labels, weights, mask)), margin_unit)
+    mu = absolute_margin(margin, float(max_margin(votes, labels, sample_weights=weights, voter_mask=mask)), margin_unit)
     solution = mincq(votes, labels, mu, sample_weights=weights, voter_mask=mask)
     if int(solution.status) != Status.SOLVED:
         raise ValueError(

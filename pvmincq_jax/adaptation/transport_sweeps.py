@@ -266,7 +266,7 @@ def _judge(
 ) -> _Figures:
     """Learns at all margins side by side, and evaluates the votes."""
     mask = weights > 0
-    mu = margins * max_margin(votes, labels, weights, mask) if unit == "fraction" else margins
+    mu = margins * max_margin(votes, labels, sample_weights=weights, voter_mask=mask) if unit == "fraction" else margins
 
     def one_margin(margin: Array) -> _Figures:
         solution = solve_mincq(votes, labels, margin, weights, mask, factor, "interior_point", False)

@@ -178,7 +178,9 @@ def adapt_votes(
     with precision(dtype):
         votes = jnp.asarray(votes, dtype)
         mask = np.ones(votes.shape[1], bool) if voter_mask is None else np.asarray(voter_mask)
-        mu = absolute_margin(margin, float(max_margin(votes, labels, weights, mask)), margin_unit)
+        mu = absolute_margin(
+            margin, float(max_margin(votes, labels, sample_weights=weights, voter_mask=mask)), margin_unit
+        )
         solution = mincq(votes, labels, mu, sample_weights=weights, voter_mask=mask)
     if int(solution.status) != Status.SOLVED:
         raise ValueError(

@@ -42,7 +42,7 @@ def _solve(
     votes: Array, factor: VoteFactor, mask: Array, labels: Array, sample_weights: Array, fractions: Array
 ) -> tuple[Array, Array]:
     def one(labels: Array, sample_weights: Array, fraction: Array) -> tuple[Array, Array]:
-        margin = fraction * max_margin(votes, labels, sample_weights, mask)
+        margin = fraction * max_margin(votes, labels, sample_weights=sample_weights, voter_mask=mask)
         solution = solve_mincq(votes, labels, margin, sample_weights, mask, factor, "interior_point", False)
         return solution.weights, solution.status
 

@@ -83,6 +83,7 @@ def _margins(votes: Array, labels: Array, shares: Array) -> Array:
 def max_margin(
     votes: ArrayLike,
     labels: ArrayLike,
+    *,
     sample_weights: ArrayLike | None = None,
     voter_mask: ArrayLike | None = None,
 ) -> Array:
@@ -236,7 +237,7 @@ def solve_mincq(
     solved = status == Status.SOLVED
     weights = jnp.where(solved, jnp.where(voter_mask, weights, 0.0), jnp.nan)
     # The bound is computed from safe weights, so that a failed lane sends no NaN into the gradients of the others.
-    bound_value = c_bound(votes, labels, jnp.where(solved, weights, 0.0), shares)
+    bound_value = c_bound(votes, labels, jnp.where(solved, weights, 0.0), sample_weights=shares)
     return MinCqSolution(
         weights=weights,
         posterior=jnp.where(voter_mask, (weights + bound) / 2, jnp.where(solved, 0.0, jnp.nan)),
@@ -329,7 +330,7 @@ def mincq(
     if solver not in ("interior_point", "jaxopt"):
         raise ValueError(f"solver must be 'interior_point' or 'jaxopt'; it is {solver!r}")
     if not is_traced(votes, labels, margin, sample_weights, voter_mask):
-        largest = float(max_margin(votes, labels, sample_weights, voter_mask))
+        largest = float(max_margin(votes, labels, sample_weights=sample_weights, voter_mask=voter_mask))
         if not 0 < float(margin) <= largest * (1 + _ROUNDING * float(jnp.finfo(votes.dtype).eps)):
             raise ValueError(
                 f"margin must be in (0, mu_max], with mu_max = {largest:.6g} here; it is {float(margin):g}"

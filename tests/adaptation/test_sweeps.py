@@ -147,7 +147,7 @@ def test_what_the_factor_drops_stays_within_the_bound(unit):
         assert factors[0].left.shape[1] < 30
         compared = 0
         for labels, weights, mask in zip(lanes.labels, lanes.weights, lanes.mask):
-            largest = float(pvm.max_margin(votes, labels, weights, mask))
+            largest = float(pvm.max_margin(votes, labels, sample_weights=weights, voter_mask=mask))
             for margin in margins * (largest if unit == "fraction" else 1.0):
                 if margin > largest:
                     continue

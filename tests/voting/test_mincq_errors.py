@@ -195,7 +195,7 @@ def test_a_shared_factor_changes_nothing() -> None:
     factor = pvm.vote_factor(VOTES)
     mask = np.array([True, True, False, True, True, True])
     for weights in (np.ones(POINTS), rng.uniform(size=POINTS), np.where(np.arange(POINTS) < 5, 1.0, 0.0)):
-        margin = 0.3 * float(pvm.max_margin(VOTES, LABELS, weights, mask))
+        margin = 0.3 * float(pvm.max_margin(VOTES, LABELS, sample_weights=weights, voter_mask=mask))
         without = pvm.mincq(VOTES, LABELS, margin, sample_weights=weights, voter_mask=mask)
         given = pvm.mincq(VOTES, LABELS, margin, sample_weights=weights, voter_mask=mask, factor=factor)
         assert given.status == without.status == pvm.Status.SOLVED
