@@ -27,7 +27,7 @@ from pvmincq_jax._checks import (
 from pvmincq_jax._types import Array, ArrayLike, Status
 from pvmincq_jax.voting import qp
 from pvmincq_jax.voting.cbound import c_bound
-from pvmincq_jax.voting.factor import VoteFactor, vote_factor
+from pvmincq_jax.voting.factor import VoteFactor, floating_dtype, vote_factor
 from pvmincq_jax.voting.jaxopt_qp import solve_jaxopt
 from pvmincq_jax.voting.linalg import orthonormal_columns, thin_svd
 
@@ -111,7 +111,7 @@ def max_margin(
 
 def _check(
     votes: ArrayLike, labels: ArrayLike, sample_weights: ArrayLike | None, voter_mask: ArrayLike | None
-) -> tuple[Array, Array]:
+) -> tuple[Any, Any]:
     """Raises on what can be seen before tracing; returns votes and labels in one floating dtype."""
     check_points("votes", votes)
     count, voters = np.shape(votes)
@@ -121,10 +121,12 @@ def _check(
         check_length("voter_mask", voter_mask, voters, "voter")
         if not is_traced(voter_mask) and not np.any(np.asarray(voter_mask)):
             raise ValueError("voter_mask leaves out every voter")
-    votes = jnp.asarray(votes)
-    if not jnp.issubdtype(votes.dtype, jnp.floating):
-        votes = votes.astype(jnp.result_type(float))
-    return votes, jnp.asarray(labels, votes.dtype)
+    dtype = floating_dtype(votes)
+    # What is concrete stays with NumPy: inside jit, JAX would make it traced, and the votes' rank unknown.
+    votes, labels = (
+        jnp.asarray(part, dtype) if is_traced(part) else np.asarray(part, dtype) for part in (votes, labels)
+    )
+    return votes, labels
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
@@ -290,6 +292,7 @@ def mincq(
     voter_mask: ArrayLike | None = None,
     solver: Solver = "interior_point",
     factor: VoteFactor | None = None,
+    rank: int | None = None,
 ) -> MinCqSolution:
     """Learns the weights of the majority vote of least C-bound at a given first moment (Algorithm 1).
 
@@ -311,7 +314,10 @@ def mincq(
       sample_weights: non-negative ``[m]``, or None. A point of weight 0 does not count.
       voter_mask: which voters take part ``[n]``, or None for all. The n of the box counts these only.
       solver: "interior_point", or "jaxopt" for BoxOSQP, which is slower and often stops short; it then says so.
-      factor: the votes' `vote_factor`, to share between calls. When None, it is computed here.
+      factor: the votes' `vote_factor`, to share between calls. When None, it is computed here: on the host for concrete
+        votes, those that a jitted function captures included.
+      rank: of that factor, for traced votes, whose rank cannot be measured; min(m, n) when None, which is slow. Take
+        ``vote_factor(example).right.shape[0]`` of one vote matrix; where it is too small, the status is not SOLVED.
 
     Returns:
       A `MinCqSolution`.
@@ -330,16 +336,19 @@ def mincq(
     if solver not in ("interior_point", "jaxopt"):
         raise ValueError(f"solver must be 'interior_point' or 'jaxopt'; it is {solver!r}")
     if not is_traced(votes, labels, margin, sample_weights, voter_mask):
-        largest = float(max_margin(votes, labels, sample_weights=sample_weights, voter_mask=voter_mask))
+        with jax.ensure_compile_time_eval():
+            largest = float(max_margin(votes, labels, sample_weights=sample_weights, voter_mask=voter_mask))
         if not 0 < float(margin) <= largest * (1 + _ROUNDING * float(jnp.finfo(votes.dtype).eps)):
             raise ValueError(
                 f"margin must be in (0, mu_max], with mu_max = {largest:.6g} here; it is {float(margin):g}"
             )
     if factor is None:
-        active = (
-            votes if voter_mask is None or is_traced(voter_mask) else jnp.where(jnp.asarray(voter_mask), votes, 0.0)
-        )
-        factor = vote_factor(active, sample_weights=None if is_traced(sample_weights) else sample_weights)
+        active = votes
+        if voter_mask is not None and not is_traced(voter_mask):
+            active = (jnp if is_traced(votes) else np).where(np.asarray(voter_mask, bool), votes, 0.0)
+        factor = vote_factor(active, sample_weights=None if is_traced(sample_weights) else sample_weights, rank=rank)
+    elif rank is not None:
+        raise ValueError(f"rank is of a factor to be computed, and one is given; it is {rank}")
     elif factor.left.shape[0] != votes.shape[0] or factor.right.shape[1] != votes.shape[1]:
         raise ValueError(
             f"factor is of other votes: it is for {factor.left.shape[0]} points and {factor.right.shape[1]} voters, "

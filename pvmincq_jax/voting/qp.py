@@ -108,11 +108,42 @@ def _lower_product(factor: Array, weights: Array) -> Array:
     return jnp.concatenate(rows)
 
 
-def solve_interior_point(problem: BoxQP) -> BoxQPSolution:
-    """Mehrotra's predictor-corrector method, with two changes for MinCq.
+def _centred(slope: Array) -> Array:
+    """The v in (-1, 1) with 1 / (1 - v) - 1 / (1 + v) = slope."""
+    return slope / (1 + jnp.sqrt(1 + slope**2))
 
-    Scale: in u = x / tau, with a and F scaled so that sum|a| = 1 and |F sign(a)| = 1, the equality reads a' u = 1, the
-    start u = sign(a) is feasible, and the objective is of order one however small the margin. The box is 1 / tau wide.
+
+def _central_slope(a: Array, tau: Array) -> Array:
+    """The k for which v = _centred(k a), the analytic centre of |v_j| <= 1 and a' v = tau, meets the latter.
+
+    With sum|a| = 1 it lies between 2 tau, as a' v <= k |a|^2 / 2, and 2 n / (1 - tau), as 1 - |v_j| <= 2 / (k |a_j|).
+    Found by halving, in logarithms, to a part in a million: the first Newton step sees to the rest.
+    """
+    low = jnp.log(2 * tau)
+    high = jnp.log(2 * a.shape[0] / jnp.maximum(1 - tau, jnp.finfo(a.dtype).eps))
+
+    def halve(_: int, ends: tuple[Array, Array]) -> tuple[Array, Array]:
+        low, high = ends
+        middle = (low + high) / 2
+        below = a @ _centred(jnp.exp(middle) * a) < tau
+        return jnp.where(below, middle, low), jnp.where(below, high, middle)
+
+    # An a that is all zero reaches no tau; it brings in what the ends must differ by between devices.
+    return jnp.exp(jax.lax.fori_loop(0, 26, halve, (low, high))[1])
+
+
+def solve_interior_point(problem: BoxQP) -> BoxQPSolution:
+    """Mehrotra's predictor-corrector method, with four changes for MinCq.
+
+    Scale: in u = x / tau, with a and F scaled so that sum|a| = 1 and |F sign(a)| = 1, the equality reads a' u = 1,
+    which u = sign(a) meets, and the objective is of order one however small the margin. The box is 1 / tau wide.
+
+    Start: the analytic centre of the feasible set, with the multipliers of a point on the central path. Close to
+    mu_max that set is tiny, and from sign(a), all but in its corner, complementarity vanishes long before the dual
+    equations hold: most voters are then at the wrong bound, and no step can free them.
+
+    Correction: where the predictor goes less than a tenth of the way, its second-order term says little of the path; it
+    then counts by the length of that step only.
 
     Dual variables: stationarity is F'z - a y = lower - upper with z = F u. Where the box is slack both terms are large
     and cancel, and dividing their rounding error by a vanishing barrier weight destroys the step. With zeta = z - q y
@@ -134,13 +165,13 @@ def solve_interior_point(problem: BoxQP) -> BoxQPSolution:
     epsilon = jnp.finfo(dtype).eps
     box = 1 / tau
     normal_scale = jnp.sum(jnp.abs(problem.normal))
-    start = jnp.where(free, jnp.sign(problem.normal), problem.fixed * box)
+    corner = jnp.where(free, jnp.sign(problem.normal), problem.fixed * box)
     # At mu_max the equality may bind no coordinate that is free: it is then left out, with multiplier 0.
     binding = jnp.any(free & (problem.normal != 0)).astype(dtype)
     a = problem.normal / normal_scale * binding
     # F itself stays as it is, and unbatched under a vmap over margins: its products are scaled instead.
     F = problem.factor
-    factor_scale = jnp.linalg.norm(F @ start)
+    factor_scale = jnp.linalg.norm(F @ corner)
 
     def to_rows(vector: Array) -> Array:
         return (F @ vector) / factor_scale
@@ -182,10 +213,10 @@ def solve_interior_point(problem: BoxQP) -> BoxQPSolution:
         D = lower / s_l + upper / s_u
         D_inverse = jnp.where(free, 1 / jnp.where(free, D, 1.0), 0.0)
 
-        corner = q - to_rows(D_inverse * e)
+        cross = q - to_rows(D_inverse * e)
         last = q @ q + e @ (D_inverse * e) + 1 - binding
         block = jnp.eye(rank, dtype=dtype) + _lower_product(F, D_inverse) / factor_scale**2
-        system = jnp.block([[block, jnp.zeros((rank, 1), dtype)], [corner[None], last[None, None]]])
+        system = jnp.block([[block, jnp.zeros((rank, 1), dtype)], [cross[None], last[None, None]]])
         diagonal = jnp.diag(system)
         scale = 1 / jnp.sqrt(jnp.where(diagonal > 0, diagonal, 1.0))
         scaled = system * scale[:, None] * scale + 4 * epsilon * jnp.eye(rank + 1, dtype=dtype)
@@ -222,11 +253,10 @@ def solve_interior_point(problem: BoxQP) -> BoxQPSolution:
         gap = complementarity(at)
         zeros = jnp.zeros_like(u)
         predictor = direction(zeros, zeros, refine=False)
-        predicted = complementarity(move(jnp.minimum(1.0, longest(predictor)), predictor))
-        centre = (predicted / gap) ** 3 * gap
-        corrector = direction(
-            centre - predictor.lower * predictor.u, centre + predictor.upper * predictor.u, refine=True
-        )
+        reached = jnp.minimum(1.0, longest(predictor))
+        centre = (complementarity(move(reached, predictor)) / gap) ** 3 * gap
+        bend = jnp.where(reached < 0.1, reached, 1.0) * predictor.u
+        corrector = direction(centre - predictor.lower * bend, centre + predictor.upper * bend, refine=True)
         # Close to the end the steps may go all but to the boundary: that is what makes the last ones quadratic.
         reach = jnp.clip(1 - gap, 0.99, 1 - 1000 * epsilon)
         after = move(jnp.minimum(1.0, reach * longest(corrector)), corrector)
@@ -247,12 +277,14 @@ def solve_interior_point(problem: BoxQP) -> BoxQPSolution:
             ~usable | (error < target_accuracy(dtype)) | (without_progress >= _PATIENCE),
         )
 
-    s_l, s_u = slacks(start)
     # Complementarity that adds up to the scale of the objective.
     barrier = 1 / (2 * jnp.maximum(number_free, 1)).astype(dtype)
-    first = _Iterate(
-        start, to_rows(start) - q, binding, jnp.where(free, barrier / s_l, 0.0), jnp.where(free, barrier / s_u, 0.0)
-    )
+    slope = _central_slope(a, tau)
+    start = jnp.where(free, _centred(slope * a) * box, corner)
+    y = binding * barrier * slope * tau
+    s_l, s_u = slacks(start)
+    lower, upper = jnp.where(free, barrier / s_l, 0.0), jnp.where(free, barrier / s_u, 0.0)
+    first = _Iterate(start, to_rows(start) - q * y, y, lower, upper)
     zero = jnp.zeros((), jnp.int32)
     state = _State(first, *products(first), first, jnp.full((), jnp.inf, dtype), zero, zero, problem.skip)
     # A loop's state keeps its type: under `shard_map` all of it differs between devices, as what it meets inside does.

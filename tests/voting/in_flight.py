@@ -54,7 +54,7 @@ def main(way: str) -> None:
     elif way == "gradients":
         # The votes are traced here: SVD and QR are in flight as well, and so is the SVD of the derivative.
         def total(votes: jax.Array, margins: jax.Array) -> jax.Array:
-            return jnp.sum(jax.vmap(lambda margin: pvm.mincq(votes, labels, margin).c_bound)(margins))
+            return jnp.sum(jax.vmap(lambda margin: pvm.mincq(votes, labels, margin, rank=RANK).c_bound)(margins))
 
         gradient = jax.jit(jax.vmap(jax.grad(total), in_axes=(0, None)))
         both = np.stack([votes, votes[::-1]])
