@@ -111,7 +111,7 @@ def max_margin(
 
 def _check(
     votes: ArrayLike, labels: ArrayLike, sample_weights: ArrayLike | None, voter_mask: ArrayLike | None
-) -> tuple[Any, Any]:
+) -> tuple[Array, Array]:
     """Raises on what can be seen before tracing; returns votes and labels in one floating dtype."""
     check_points("votes", votes)
     count, voters = np.shape(votes)
@@ -123,10 +123,10 @@ def _check(
             raise ValueError("voter_mask leaves out every voter")
     dtype = floating_dtype(votes)
     # What is concrete stays with NumPy: inside jit, JAX would make it traced, and the votes' rank unknown.
-    votes, labels = (
+    as_array: list[Any] = [
         jnp.asarray(part, dtype) if is_traced(part) else np.asarray(part, dtype) for part in (votes, labels)
-    )
-    return votes, labels
+    ]
+    return as_array[0], as_array[1]
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
