@@ -107,9 +107,9 @@ def criterion(point: jax.Array, problem: Problem) -> jax.Array:
 
     def one_fold(learning: jax.Array, judging: jax.Array) -> jax.Array:
         mask = learning > 0
-        margin = fraction * pvm.max_margin(votes, problem.labels, learning, mask)
+        margin = fraction * pvm.max_margin(votes, problem.labels, sample_weights=learning, voter_mask=mask)
         solution = pvm.mincq(votes, problem.labels, margin, sample_weights=learning, voter_mask=mask, factor=factor)
-        return pvm.c_bound(votes, problem.labels, solution.weights, judging)
+        return pvm.c_bound(votes, problem.labels, solution.weights, sample_weights=judging)
 
     return jnp.mean(jax.vmap(one_fold)(problem.learning, problem.judging))
 

@@ -122,7 +122,7 @@ def learnt_bound(log_gamma: jax.Array, fraction: jax.Array) -> jax.Array:
     """The C-bound on the self-labels, of the vote that is learnt on them."""
     votes = pvm.rbf_votes(target, target, jax.numpy.exp(log_gamma))
     mask = chosen.weights > 0
-    margin = fraction * pvm.max_margin(votes, chosen.labels, chosen.weights, mask)
+    margin = fraction * pvm.max_margin(votes, chosen.labels, sample_weights=chosen.weights, voter_mask=mask)
     return pvm.mincq(votes, chosen.labels, margin, sample_weights=chosen.weights, voter_mask=mask).c_bound
 
 
@@ -158,7 +158,9 @@ model = classifier.model_
 pairs = model.pairs
 pair_votes = [pvm.rbf_votes(x, model.centers, model.gamma) for x in (source[pairs.source], target[pairs.target])]
 moved = float(pvm.eps_h(*pair_votes))
-risks = [float(pvm.gibbs_risk(one, labels[pairs.source], model.weights, pairs.weights)) for one in pair_votes]
+risks = [
+    float(pvm.gibbs_risk(one, labels[pairs.source], model.weights, sample_weights=pairs.weights)) for one in pair_votes
+]
 bound = float(pvm.gibbs_deviation_bound(moved, model.weights))
 print(f" 9. eps_H = {moved:.2f}: Gibbs risks {risks[0]:.4f} and {risks[1]:.4f} on the pairs differ by", end=" ")
 print(f"{abs(risks[0] - risks[1]):.4f}, and by {bound:.4f} at most")

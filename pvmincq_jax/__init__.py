@@ -77,18 +77,14 @@ from pvmincq_jax.adaptation.views import (
 from pvmincq_jax.adaptation.view_validation import ValidatedVotes, fit_views_validated, fit_votes_validated
 from pvmincq_jax.adaptation.distance import LearnedMap, LinearMap, apply_map, learn_map, own_c_bound
 from pvmincq_jax.adaptation.points import SharedPoints, even_rows, shared_points
-from pvmincq_jax.bounds.domain import (
+from pvmincq_jax.bounds.domain import Theorem1, corollary1, joint_error, self_label_gap, theorem1
+from pvmincq_jax.bounds.deviation import (
     DisagreementDeviation,
-    Theorem1,
-    corollary1,
     disagreement_deviation_bound,
     disagreement_deviation_terms,
     eps_h,
     eps_h_within,
     gibbs_deviation_bound,
-    joint_error,
-    self_label_gap,
-    theorem1,
 )
 from pvmincq_jax.bounds.moved import (
     Smoothness,

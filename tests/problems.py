@@ -21,7 +21,12 @@ KINDS = (
     "masked",
     "soft",
     "signed",
+    "signs",
+    "complements",
+    "stump_complements",
 )
+# Of mu_max: where the box is slack, ordinary ones, and ever closer to mu_max itself.
+FRACTIONS = (1e-6, 1e-4, 1e-2, 0.1, 0.5, 0.9, 0.97, 0.995, 0.999, 0.99999, 1 - 1e-7, 1.0)
 
 
 class Problem(NamedTuple):
@@ -42,11 +47,11 @@ def _gaussian(points: np.ndarray, centers: np.ndarray, gamma: float) -> np.ndarr
     return np.exp(-gamma * ((points[:, None] - centers[None]) ** 2).sum(-1))
 
 
-def random_problem(kind: str, seed: int) -> Problem:
-    """One problem; the margin is a fraction of mu_max, from 1e-6 to 1 itself."""
+def random_problem(kind: str, seed: int, count: int | None = None, voters: int | None = None) -> Problem:
+    """One problem, of the kind's size unless told; the margin is a fraction of mu_max, from 1e-6 to 1 itself."""
     rng = np.random.default_rng([seed, KINDS.index(kind)])
-    count = {"few_samples": 15, "many_samples": 150}.get(kind, 50)
-    voters = {"single": 1, "few_samples": 60, "many_samples": 20}.get(kind, 40)
+    count = count or {"few_samples": 15, "many_samples": 150}.get(kind, 50)
+    voters = voters or {"single": 1, "few_samples": 60, "many_samples": 20}.get(kind, 40)
     points, labels = _points(rng, count)
     centers, _ = _points(rng, max(voters, 2))
     gamma = {"narrow": 10 ** rng.uniform(1.5, 3), "wide": 10 ** rng.uniform(-2, -0.5)}.get(
@@ -54,9 +59,11 @@ def random_problem(kind: str, seed: int) -> Problem:
     )
     votes = _gaussian(points, centers[:voters], gamma)
     weights = mask = None
-    if kind == "stumps":
+    if kind in ("stumps", "stump_complements"):
         features, thresholds = rng.integers(0, 2, voters), rng.normal(size=voters)
         votes = np.where(points[:, features] > thresholds, 1.0, -1.0)
+    elif kind in ("signs", "complements"):
+        votes = rng.choice([-1.0, 1.0], (count, voters))
     elif kind == "duplicated":
         votes = votes[:, rng.integers(0, 10, voters)]
     elif kind == "constant":
@@ -73,6 +80,8 @@ def random_problem(kind: str, seed: int) -> Problem:
         labels = labels * rng.uniform(size=count)
     elif kind == "signed":
         votes = np.tanh(rng.normal(size=(count, voters)) + 0.2 * labels[:, None])
+    if kind.endswith("complements"):  # each voter with its negative
+        votes[:, voters // 2 : 2 * (voters // 2)] = -votes[:, : voters // 2]
     fraction = float(rng.choice([1e-6, 1e-4, 1e-2, 0.1, 0.5, 0.9, 0.999, 1.0]))
     return Problem(votes, labels, weights, mask, fraction)
 

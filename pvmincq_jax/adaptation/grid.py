@@ -20,7 +20,7 @@ import jax
 import numpy as np
 
 from pvmincq_jax._types import Array, MarginUnit, precision
-from pvmincq_jax.voting.factor import VoteFactor, row_basis
+from pvmincq_jax.voting.factor import VoteFactor, ladder_rank, row_basis
 from pvmincq_jax.voting.mincq import solve_mincq
 
 __all__: list[str] = []
@@ -32,8 +32,9 @@ _SMALL_MARGIN = 1e-3
 # Lanes of one compiled call. One after the other, so that four cost no more than four calls, and one that is filled
 # up costs next to nothing.
 _LANES = 4
-# Up to this size a program of higher rank than needed takes milliseconds longer, and seconds less to compile.
-_SMALL_SIZE, _SMALL_RANK = 256, 128
+# A program of higher rank than needed takes milliseconds longer, and seconds less to compile: small problems have one
+# rank, and the lowest rungs of the ladder of ranks are left out.
+_SMALL_SIZE, _SMALL_RANK, _LEAST_RANK = 256, 128, 56
 
 
 class Lanes(NamedTuple):
@@ -79,16 +80,15 @@ def ladder_size(size: int) -> int:
     return 256 if 128 < size <= 256 else -(-size // step) * step
 
 
-def ladder_rank(rank: int, points: int, voters: int) -> int:
+def program_rank(rank: int, points: int, voters: int) -> int:
     """The rank of a compiled program, at most that of its points and voters.
 
     Example:
-      >>> [ladder_rank(rank, 320, 320) for rank in (20, 64, 70, 200, 300)], ladder_rank(20, 128, 128)
-      ([64, 64, 128, 256, 320], 128)
+      >>> [program_rank(rank, 320, 320) for rank in (20, 52, 70, 200, 300)], program_rank(20, 128, 128)
+      ([56, 56, 80, 224, 320], 128)
     """
-    if max(points, voters) <= _SMALL_SIZE:
-        rank = max(rank, _SMALL_RANK)
-    return min(-(-rank // 64) * 64 if rank <= 256 else -(-rank // 128) * 128, points, voters)
+    least = _SMALL_RANK if max(points, voters) <= _SMALL_SIZE else _LEAST_RANK
+    return min(max(ladder_rank(rank), least), points, voters)
 
 
 def _shares(weights: np.ndarray) -> np.ndarray:
@@ -150,7 +150,7 @@ def _prepare(votes: np.ndarray, lanes: Lanes, margins: np.ndarray, unit: MarginU
     used = np.where(np.any(lanes.mask, axis=0), votes, 0) if not np.all(lanes.mask) else votes
     sizes = ladder_size(votes.shape[0]), ladder_size(votes.shape[1])
     right = row_basis(used, factor_tolerance(used, lanes, mu))
-    rank = ladder_rank(len(right), *sizes)
+    rank = program_rank(len(right), *sizes)
     left, right = _pad(used @ right.T, sizes[0], rank), _pad(right, rank, sizes[1])
     return _Voters(_pad(votes, *sizes)[None], left[None], right[None], mu.astype(votes.dtype), mu_max)
 

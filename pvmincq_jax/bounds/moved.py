@@ -17,9 +17,7 @@ from pvmincq_jax._checks import (
 )
 from pvmincq_jax._types import Array, ArrayLike
 from pvmincq_jax.matching.spread import MatchedSpread
-from pvmincq_jax.voting.cbound import (
-    vote_margin,
-)
+from pvmincq_jax.voting.cbound import expectation, vote_margin
 
 __all__ = [
     "Smoothness",
@@ -29,14 +27,6 @@ __all__ = [
     "moved_vote_bound",
     "rbf_smoothness",
 ]
-
-
-def weighted_mean(values: Array, sample_weights: ArrayLike | None) -> Array:
-    """The mean under the sample weights; a point of weight zero counts for nothing."""
-    if sample_weights is None:
-        return jnp.mean(values)
-    sample_weights = jnp.asarray(sample_weights)
-    return jnp.sum(jnp.where(sample_weights > 0, sample_weights * values, 0.0)) / jnp.sum(sample_weights)
 
 
 class Smoothness(NamedTuple):
@@ -146,7 +136,7 @@ def moved_gibbs_bound(spread: MatchedSpread, smoothness: Smoothness) -> Array:
     Returns:
       A scalar.
     """
-    return weighted_mean(moved_vote_bound(spread, smoothness), spread.weights) / 2
+    return expectation(moved_vote_bound(spread, smoothness), spread.weights) / 2
 
 
 def moved_disagreement_bound(
@@ -171,4 +161,4 @@ def moved_disagreement_bound(
     margin = vote_margin(moved_votes, weights)
     check_length("moved_votes", margin, spread.weights.shape[0], "source point")
     spent = _scaled(jnp.asarray(smoothness.lipschitz) ** 2, spread.variance)
-    return weighted_mean(2 * jnp.abs(margin) * moved_vote_bound(spread, smoothness) + spent, spread.weights)
+    return expectation(2 * jnp.abs(margin) * moved_vote_bound(spread, smoothness) + spent, spread.weights)

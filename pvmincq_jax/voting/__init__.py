@@ -3,6 +3,7 @@
 - `voters`: h_j(x), the voters, and families of them as values
 - `cbound`: equation 1, theorem 2 and equation 4: margins, moments, risks, disagreement
 - `factor`: the low-rank factor of a vote matrix, shared by every MinCq over the same voters
-- `qp`: the box-constrained quadratic program, by an interior-point method or by jaxopt
+- `qp`, `jaxopt_qp`: the box-constrained quadratic program, by an interior-point method or by jaxopt
+- `linalg`: factorisations of one matrix at a time
 - `mincq`: Algorithm 1
 """

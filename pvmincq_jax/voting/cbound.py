@@ -51,7 +51,7 @@ def vote_margin(votes: ArrayLike, weights: ArrayLike) -> Array:
     return jnp.asarray(votes) @ jnp.asarray(weights)
 
 
-def _expectation(values: Array, sample_weights: ArrayLike | None) -> Array:
+def expectation(values: Array, sample_weights: ArrayLike | None) -> Array:
     """The mean of ``values`` ``[m]`` under the sample weights."""
     if sample_weights is None:
         return jnp.mean(values)
@@ -70,7 +70,7 @@ def _known(labels: ArrayLike, margin: Array) -> Array:
 
 
 def first_moment(
-    votes: ArrayLike, labels: ArrayLike, weights: ArrayLike, sample_weights: ArrayLike | None = None
+    votes: ArrayLike, labels: ArrayLike, weights: ArrayLike, *, sample_weights: ArrayLike | None = None
 ) -> Array:
     """First moment of the Q-margin, the root of the C-bound's numerator.
 
@@ -86,10 +86,10 @@ def first_moment(
       A scalar.
     """
     margin = vote_margin(votes, weights)
-    return _expectation(_known(labels, margin) * margin, sample_weights)
+    return expectation(_known(labels, margin) * margin, sample_weights)
 
 
-def second_moment(votes: ArrayLike, weights: ArrayLike, sample_weights: ArrayLike | None = None) -> Array:
+def second_moment(votes: ArrayLike, weights: ArrayLike, *, sample_weights: ArrayLike | None = None) -> Array:
     """Second moment of the Q-margin, the C-bound's denominator; the lower, the more the voters disagree.
 
     E_{(h,h')~Q^2} E_x h(x) h'(x) = E_x (E_{h~Q} h(x))^2.
@@ -102,11 +102,11 @@ def second_moment(votes: ArrayLike, weights: ArrayLike, sample_weights: ArrayLik
     Returns:
       A scalar.
     """
-    return _expectation(vote_margin(votes, weights) ** 2, sample_weights)
+    return expectation(vote_margin(votes, weights) ** 2, sample_weights)
 
 
 def gibbs_risk(
-    votes: ArrayLike, labels: ArrayLike, weights: ArrayLike, sample_weights: ArrayLike | None = None
+    votes: ArrayLike, labels: ArrayLike, weights: ArrayLike, *, sample_weights: ArrayLike | None = None
 ) -> Array:
     """Risk of the stochastic Gibbs classifier under the linear loss (equation 1).
 
@@ -121,11 +121,11 @@ def gibbs_risk(
     Returns:
       A scalar.
     """
-    return (1 - first_moment(votes, labels, weights, sample_weights)) / 2
+    return (1 - first_moment(votes, labels, weights, sample_weights=sample_weights)) / 2
 
 
 def vote_risk(
-    votes: ArrayLike, labels: ArrayLike, weights: ArrayLike, sample_weights: ArrayLike | None = None
+    votes: ArrayLike, labels: ArrayLike, weights: ArrayLike, *, sample_weights: ArrayLike | None = None
 ) -> Array:
     """Risk of the majority vote; a margin of 0 is an error.
 
@@ -147,7 +147,7 @@ def vote_risk(
     """
     margin = vote_margin(votes, weights)
     loss = vote_loss(margin, _known(labels, margin))
-    return _expectation(loss, sample_weights)
+    return expectation(loss, sample_weights)
 
 
 def vote_loss(margin: Any, labels: Any) -> Any:
@@ -177,7 +177,7 @@ class CBound(NamedTuple):
 
 
 def c_bound_terms(
-    votes: ArrayLike, labels: ArrayLike, weights: ArrayLike, sample_weights: ArrayLike | None = None
+    votes: ArrayLike, labels: ArrayLike, weights: ArrayLike, *, sample_weights: ArrayLike | None = None
 ) -> CBound:
     """The C-bound together with both moments and its precondition (theorem 2).
 
@@ -195,8 +195,8 @@ def c_bound_terms(
       >>> print(float(bound.value), bool(bound.holds))
       1.0 False
     """
-    first = first_moment(votes, labels, weights, sample_weights)
-    second = second_moment(votes, weights, sample_weights)
+    first = first_moment(votes, labels, weights, sample_weights=sample_weights)
+    second = second_moment(votes, weights, sample_weights=sample_weights)
     chex.assert_rank([first, second], 0)
     usable = (first > 0) & (second > 0)
     # Dividing by the root keeps margins as small as the smallest float's root from squaring to 0 / 0, and the inner
@@ -207,7 +207,9 @@ def c_bound_terms(
     return CBound(value, first, second, first > 0)
 
 
-def c_bound(votes: ArrayLike, labels: ArrayLike, weights: ArrayLike, sample_weights: ArrayLike | None = None) -> Array:
+def c_bound(
+    votes: ArrayLike, labels: ArrayLike, weights: ArrayLike, *, sample_weights: ArrayLike | None = None
+) -> Array:
     """The C-bound on the risk of the majority vote (theorem 2).
 
     R(B_Q) <= 1 - (E_{(x,y)} E_{h~Q} y h(x))^2 / (E_{(h,h')~Q^2} E_x h(x) h'(x)), if the first moment is positive.
@@ -224,10 +226,10 @@ def c_bound(votes: ArrayLike, labels: ArrayLike, weights: ArrayLike, sample_weig
     Returns:
       A scalar in [0, 1].
     """
-    return c_bound_terms(votes, labels, weights, sample_weights).value
+    return c_bound_terms(votes, labels, weights, sample_weights=sample_weights).value
 
 
-def expected_disagreement(votes: ArrayLike, weights: ArrayLike, sample_weights: ArrayLike | None = None) -> Array:
+def expected_disagreement(votes: ArrayLike, weights: ArrayLike, *, sample_weights: ArrayLike | None = None) -> Array:
     """How often two voters drawn from Q disagree, under the linear loss.
 
     d_Q = 1/2 (1 - E_{(h,h')~Q^2} E_x h(x) h'(x)); for votes in {-1, +1} the probability of disagreement.
@@ -240,13 +242,14 @@ def expected_disagreement(votes: ArrayLike, weights: ArrayLike, sample_weights: 
     Returns:
       A scalar.
     """
-    return (1 - second_moment(votes, weights, sample_weights)) / 2
+    return (1 - second_moment(votes, weights, sample_weights=sample_weights)) / 2
 
 
 def domain_disagreement(
     source_votes: ArrayLike,
     target_votes: ArrayLike,
     weights: ArrayLike,
+    *,
     source_sample_weights: ArrayLike | None = None,
     target_sample_weights: ArrayLike | None = None,
 ) -> Array:
@@ -264,5 +267,5 @@ def domain_disagreement(
     Returns:
       A scalar.
     """
-    target = second_moment(target_votes, weights, target_sample_weights)
-    return jnp.abs(target - second_moment(source_votes, weights, source_sample_weights))
+    target = second_moment(target_votes, weights, sample_weights=target_sample_weights)
+    return jnp.abs(target - second_moment(source_votes, weights, sample_weights=source_sample_weights))

@@ -8,6 +8,7 @@ import numpy as np
 
 from pvmincq_jax._checks import check_points, check_positive, check_sample_weights, is_traced
 from pvmincq_jax._types import Array, ArrayLike
+from pvmincq_jax.voting.linalg import orthonormal_columns, thin_svd
 
 __all__ = ["VoteFactor", "vote_factor"]
 
@@ -15,13 +16,16 @@ __all__ = ["VoteFactor", "vote_factor"]
 # singular value, and the second moment, orthogonal parts, by its square: below 1e-9 of itself for margins down to
 # 1e-6 mu_max. In float32 rounding comes first.
 _TOLERANCE = 1e-11
-# Ranks are rounded up to one of 16, 20, 24, 28, 32, 40, 48, 56, 64, 80, 96, ... (by 16 from there on), so that nearby
-# problems share a compiled program.
-_SMALLEST_RANK = 16
+# Programs are compiled for few ranks, so that nearby problems share one. Each is about 1.4 times the one before, for at
+# most twice the work of a step, which grows as the square of the rank.
+_LADDER = (32, 56, 80, 112, 160, 224)
+_LAST_STEP = 96
 # Below this size a plain SVD is as fast as a randomised one.
 _SMALL = 200
 # Directions that are looked for at first; wide Gaussian kernels have no more.
 _FIRST_SAMPLE = 64
+# Directions to spare, which make a random basis as good as the best one, up to a small factor.
+_SPARE = 16
 
 
 class VoteFactor(NamedTuple):
@@ -36,6 +40,12 @@ class VoteFactor(NamedTuple):
     right: Array
 
 
+def floating_dtype(votes: ArrayLike) -> np.dtype:
+    """The dtype of the votes if it is floating, else the default one; as JAX's configuration allows it."""
+    dtype = jax.dtypes.canonicalize_dtype(jnp.result_type(votes))
+    return np.dtype(dtype if jnp.issubdtype(dtype, jnp.floating) else jnp.result_type(float))
+
+
 def row_basis(votes: np.ndarray, tolerance: float) -> np.ndarray:
     """Orthonormal rows that span the votes' rows up to the tolerance, by decreasing singular value ``[r, n]``."""
     smaller = min(votes.shape)
@@ -46,18 +56,37 @@ def row_basis(votes: np.ndarray, tolerance: float) -> np.ndarray:
         basis, _ = np.linalg.qr(votes.T @ rng.standard_normal((votes.shape[0], sample)).astype(votes.dtype))
         _, singular, rotation = np.linalg.svd(votes @ basis, full_matrices=False)
         rank = int(np.sum(singular > tolerance * singular[0]))
-        # Sixteen directions to spare make the random basis as good as the best one, up to a small factor.
-        if rank <= sample - 16:
+        if rank <= sample - _SPARE:
             return (basis @ rotation[:rank].T).T
         sample *= 2
     _, singular, rows = np.linalg.svd(votes, full_matrices=False)
     return rows[: int(np.sum(singular > tolerance * singular[0]))]
 
 
-def _rounded_up(rank: int) -> int:
-    """The next rank for which programs are compiled."""
-    step = min(1 << max(int(rank - 1).bit_length() - 3, 2), 16)
-    return max(_SMALLEST_RANK, -(-rank // step) * step)
+def ladder_rank(rank: int) -> int:
+    """The next rank for which programs are compiled.
+
+    Args:
+      rank: at least 1.
+
+    Returns:
+      One of 32, 56, 80, 112, 160, 224, 288, 384, ...
+
+    Example:
+      >>> ladder_rank(44), ladder_rank(52), ladder_rank(300)
+      (56, 56, 384)
+    """
+    return next((step for step in _LADDER if rank <= step), -(-rank // _LAST_STEP) * _LAST_STEP)
+
+
+def _traced_rows(votes: Array, rank: int) -> Array:
+    """Orthonormal rows that span the votes' leading rows, as `row_basis` finds them, at a given rank ``[r, n]``."""
+    smaller = min(votes.shape)
+    if smaller > _SMALL and rank + _SPARE <= smaller // 2:
+        sample = jax.random.normal(jax.random.key(0), (votes.shape[0], rank + _SPARE), votes.dtype)
+        basis = orthonormal_columns(votes.T @ sample)
+        return thin_svd(votes @ basis)[2][:rank] @ basis.T
+    return thin_svd(votes)[2][:rank]
 
 
 def vote_factor(
@@ -69,9 +98,9 @@ def vote_factor(
 ) -> VoteFactor:
     """Factors the votes once, for all margins, labels, folds and sample weights to come.
 
-    Gaussian votes have a low numerical rank r, and `mincq` costs O(n r^2) a step. Outside jit the rank is measured.
-    Inside jit shapes are fixed, so the rank is ``rank``, or min(m, n): factor outside and pass the value in when the
-    votes do not change.
+    Gaussian votes have a low numerical rank r, and `mincq` costs O(n r^2) a step. The rank of concrete votes is
+    measured, also of those that a jitted function captures. Traced votes have no numbers yet: their rank is ``rank``,
+    or min(m, n).
 
     Args:
       votes: ``[m, n]``.
@@ -96,25 +125,22 @@ def vote_factor(
     smaller = min(np.shape(votes))
     if rank is not None and not 1 <= rank <= smaller:
         raise ValueError(f"rank must be in [1, {smaller}], the smaller side of the votes; it is {rank}")
-    votes = jax.lax.stop_gradient(jnp.asarray(votes))
-    if not jnp.issubdtype(votes.dtype, jnp.floating):
-        votes = votes.astype(jnp.result_type(float))
-    dtype = votes.dtype
+    dtype = floating_dtype(votes)
     if is_traced(votes, sample_weights):
-        weighted = votes if sample_weights is None else votes * jnp.sqrt(jnp.asarray(sample_weights))[:, None]
+        votes = jax.lax.stop_gradient(jnp.asarray(votes, dtype))
+        scaled = votes if sample_weights is None else votes * jnp.sqrt(jnp.asarray(sample_weights, dtype))[:, None]
         # LAPACK's SVD may never return from infinite input.
-        finite = jnp.all(jnp.isfinite(weighted))
-        right = jnp.linalg.svd(jnp.where(finite, weighted, 0.0), full_matrices=False)[2][: rank or smaller]
-        right = jnp.where(finite, right, jnp.nan)
+        finite = jnp.all(jnp.isfinite(scaled))
+        right = jnp.where(finite, _traced_rows(jnp.where(finite, scaled, 0.0), rank or smaller), jnp.nan)
         return VoteFactor(votes @ right.T, right)
-    concrete = np.asarray(votes)
-    if sample_weights is not None:
-        concrete = concrete * np.sqrt(np.asarray(sample_weights, dtype))[:, None]
+    # On the host, inside jit too: there any operation of JAX, even on a concrete array, gives a traced one.
+    concrete = np.asarray(votes, dtype)
+    weighted = concrete if sample_weights is None else concrete * np.sqrt(np.asarray(sample_weights, dtype))[:, None]
     if rank is None:
         floor = max(_TOLERANCE, 4 * float(np.finfo(dtype).eps)) if tolerance is None else tolerance
-        basis = row_basis(concrete, floor)
-        rank = min(smaller, _rounded_up(len(basis)))
+        basis = row_basis(weighted, floor)
+        rank = min(smaller, ladder_rank(len(basis)))
     else:
-        basis = np.linalg.svd(concrete, full_matrices=False)[2][:rank]
-    right = jnp.asarray(np.concatenate([basis, np.zeros((rank - len(basis), basis.shape[1]), dtype)]))
-    return VoteFactor(votes @ right.T, right)
+        basis = np.linalg.svd(weighted, full_matrices=False)[2][:rank]
+    rows = np.concatenate([basis, np.zeros((rank - len(basis), basis.shape[1]), dtype)])
+    return VoteFactor(jnp.asarray(concrete @ rows.T), jnp.asarray(rows))

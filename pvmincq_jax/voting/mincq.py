@@ -27,7 +27,9 @@ from pvmincq_jax._checks import (
 from pvmincq_jax._types import Array, ArrayLike, Status
 from pvmincq_jax.voting import qp
 from pvmincq_jax.voting.cbound import c_bound
-from pvmincq_jax.voting.factor import VoteFactor, vote_factor
+from pvmincq_jax.voting.factor import VoteFactor, floating_dtype, vote_factor
+from pvmincq_jax.voting.jaxopt_qp import solve_jaxopt
+from pvmincq_jax.voting.linalg import orthonormal_columns, thin_svd
 
 __all__ = ["MinCqSolution", "max_margin", "mincq"]
 
@@ -81,6 +83,7 @@ def _margins(votes: Array, labels: Array, shares: Array) -> Array:
 def max_margin(
     votes: ArrayLike,
     labels: ArrayLike,
+    *,
     sample_weights: ArrayLike | None = None,
     voter_mask: ArrayLike | None = None,
 ) -> Array:
@@ -118,10 +121,12 @@ def _check(
         check_length("voter_mask", voter_mask, voters, "voter")
         if not is_traced(voter_mask) and not np.any(np.asarray(voter_mask)):
             raise ValueError("voter_mask leaves out every voter")
-    votes = jnp.asarray(votes)
-    if not jnp.issubdtype(votes.dtype, jnp.floating):
-        votes = votes.astype(jnp.result_type(float))
-    return votes, jnp.asarray(labels, votes.dtype)
+    dtype = floating_dtype(votes)
+    # What is concrete stays with NumPy: inside jit, JAX would make it traced, and the votes' rank unknown.
+    as_array: list[Any] = [
+        jnp.asarray(part, dtype) if is_traced(part) else np.asarray(part, dtype) for part in (votes, labels)
+    ]
+    return as_array[0], as_array[1]
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
@@ -130,9 +135,8 @@ def _solve(
 ) -> qp.BoxQPSolution:
     """The program in w: a `qp.BoxQPSolution` scaled to the box of size ``bound``; votes and margin carry tangents."""
     del votes, shares, margins, margin
-    x, zeta, multiplier, iterations = (qp.solve_interior_point if solver == "interior_point" else qp.solve_jaxopt)(
-        problem
-    )
+    back_end = qp.solve_interior_point if solver == "interior_point" else solve_jaxopt
+    x, zeta, multiplier, iterations = back_end(problem)
     return qp.BoxQPSolution(x * bound, zeta * bound, multiplier * bound, iterations)
 
 
@@ -208,12 +212,12 @@ def solve_mincq(
     # What the factor leaves out of the votes is projected away under these sample weights, so that it changes the
     # second moment by its square only: F = Q' V, with V the votes scaled by the roots of the shares.
     root = jnp.sqrt(jax.lax.stop_gradient(shares))
-    orthogonal, _ = jnp.linalg.qr(root[:, None] * factor.left)
+    orthogonal = orthonormal_columns(root[:, None] * factor.left)
     rows = (root[:, None] * orthogonal).T @ votes
     if turn:
         # A factor of more voters spans directions in which those left can only cancel: turned so that F's rows there
         # are zero, they cost no digits.
-        rotation, singular, right = jnp.linalg.svd(jnp.where(voter_mask, rows, 0.0), full_matrices=False)
+        rotation, singular, right = thin_svd(jnp.where(voter_mask, rows, 0.0))
         orthogonal, rows = orthogonal @ rotation, singular[:, None] * right
     problem = qp.BoxQP(
         factor=rows,
@@ -235,7 +239,7 @@ def solve_mincq(
     solved = status == Status.SOLVED
     weights = jnp.where(solved, jnp.where(voter_mask, weights, 0.0), jnp.nan)
     # The bound is computed from safe weights, so that a failed lane sends no NaN into the gradients of the others.
-    bound_value = c_bound(votes, labels, jnp.where(solved, weights, 0.0), shares)
+    bound_value = c_bound(votes, labels, jnp.where(solved, weights, 0.0), sample_weights=shares)
     return MinCqSolution(
         weights=weights,
         posterior=jnp.where(voter_mask, (weights + bound) / 2, jnp.where(solved, 0.0, jnp.nan)),
@@ -288,6 +292,7 @@ def mincq(
     voter_mask: ArrayLike | None = None,
     solver: Solver = "interior_point",
     factor: VoteFactor | None = None,
+    rank: int | None = None,
 ) -> MinCqSolution:
     """Learns the weights of the majority vote of least C-bound at a given first moment (Algorithm 1).
 
@@ -309,7 +314,10 @@ def mincq(
       sample_weights: non-negative ``[m]``, or None. A point of weight 0 does not count.
       voter_mask: which voters take part ``[n]``, or None for all. The n of the box counts these only.
       solver: "interior_point", or "jaxopt" for BoxOSQP, which is slower and often stops short; it then says so.
-      factor: the votes' `vote_factor`, to share between calls. When None, it is computed here.
+      factor: the votes' `vote_factor`, to share between calls. When None, it is computed here: on the host for concrete
+        votes, those that a jitted function captures included.
+      rank: of that factor, for traced votes, whose rank cannot be measured; min(m, n) when None, which is slow. Take
+        ``vote_factor(example).right.shape[0]`` of one vote matrix; where it is too small, the status is not SOLVED.
 
     Returns:
       A `MinCqSolution`.
@@ -328,22 +336,25 @@ def mincq(
     if solver not in ("interior_point", "jaxopt"):
         raise ValueError(f"solver must be 'interior_point' or 'jaxopt'; it is {solver!r}")
     if not is_traced(votes, labels, margin, sample_weights, voter_mask):
-        largest = float(max_margin(votes, labels, sample_weights, voter_mask))
+        with jax.ensure_compile_time_eval():
+            largest = float(max_margin(votes, labels, sample_weights=sample_weights, voter_mask=voter_mask))
         if not 0 < float(margin) <= largest * (1 + _ROUNDING * float(jnp.finfo(votes.dtype).eps)):
             raise ValueError(
                 f"margin must be in (0, mu_max], with mu_max = {largest:.6g} here; it is {float(margin):g}"
             )
     if factor is None:
-        active = (
-            votes if voter_mask is None or is_traced(voter_mask) else jnp.where(jnp.asarray(voter_mask), votes, 0.0)
-        )
-        factor = vote_factor(active, sample_weights=None if is_traced(sample_weights) else sample_weights)
+        active = votes
+        if voter_mask is not None and not is_traced(voter_mask):
+            active = (jnp if is_traced(votes) else np).where(np.asarray(voter_mask, bool), votes, 0.0)
+        factor = vote_factor(active, sample_weights=None if is_traced(sample_weights) else sample_weights, rank=rank)
+    elif rank is not None:
+        raise ValueError(f"rank is of a factor to be computed, and one is given; it is {rank}")
     elif factor.left.shape[0] != votes.shape[0] or factor.right.shape[1] != votes.shape[1]:
         raise ValueError(
             f"factor is of other votes: it is for {factor.left.shape[0]} points and {factor.right.shape[1]} voters, "
             f"and the votes are {votes.shape[0]} x {votes.shape[1]}"
         )
-    solution = solve_mincq(
+    return solve_mincq(
         votes,
         labels,
         jnp.asarray(margin, votes.dtype),
@@ -353,5 +364,3 @@ def mincq(
         solver,
         voter_mask is not None,
     )
-    # For the same reason a concrete call is over when it returns: the next one must not run beside it.
-    return solution if is_traced(solution) else jax.block_until_ready(solution)

@@ -3,17 +3,16 @@
     minimise 1/2 |F x|^2   subject to   a' x = tau sum|a|,   |x_j| <= 1,
 
 with F ``[r, n]`` of few rows and a in (or very near) the span of F's rows: a = F' q + e, with q known and e small or
-zero. Two solvers of the same problem: a primal-dual interior-point method that costs O(n r^2) a step, and jaxopt's
-BoxOSQP. This is the only file that imports jaxopt.
+zero. It is solved by a primal-dual interior-point method that costs O(n r^2) a step.
 """
 
-import warnings
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from pvmincq_jax._types import Array
+from pvmincq_jax.voting.linalg import cholesky, cholesky_solve, thin_svd
 
 __all__: list[str] = []
 
@@ -21,9 +20,6 @@ __all__: list[str] = []
 _MAX_STEPS = 100
 # Steps without progress after which rounding has the last word.
 _PATIENCE = 8
-# BoxOSQP's steps: so many, or as many as take a minute or two, since a step costs n^2.
-_OSQP_STEPS = 20_000
-_OSQP_WORK = 2_000_000_000
 # Rows of the symmetric product that are computed at a time: wide enough for a fast matrix product.
 _BLOCK = 48
 
@@ -112,11 +108,42 @@ def _lower_product(factor: Array, weights: Array) -> Array:
     return jnp.concatenate(rows)
 
 
-def solve_interior_point(problem: BoxQP) -> BoxQPSolution:
-    """Mehrotra's predictor-corrector method, with two changes for MinCq.
+def _centred(slope: Array) -> Array:
+    """The v in (-1, 1) with 1 / (1 - v) - 1 / (1 + v) = slope."""
+    return slope / (1 + jnp.sqrt(1 + slope**2))
 
-    Scale: in u = x / tau, with a and F scaled so that sum|a| = 1 and |F sign(a)| = 1, the equality reads a' u = 1, the
-    start u = sign(a) is feasible, and the objective is of order one however small the margin. The box is 1 / tau wide.
+
+def _central_slope(a: Array, tau: Array) -> Array:
+    """The k for which v = _centred(k a), the analytic centre of |v_j| <= 1 and a' v = tau, meets the latter.
+
+    With sum|a| = 1 it lies between 2 tau, as a' v <= k |a|^2 / 2, and 2 n / (1 - tau), as 1 - |v_j| <= 2 / (k |a_j|).
+    Found by halving, in logarithms, to a part in a million: the first Newton step sees to the rest.
+    """
+    low = jnp.log(2 * tau)
+    high = jnp.log(2 * a.shape[0] / jnp.maximum(1 - tau, jnp.finfo(a.dtype).eps))
+
+    def halve(_: int, ends: tuple[Array, Array]) -> tuple[Array, Array]:
+        low, high = ends
+        middle = (low + high) / 2
+        below = a @ _centred(jnp.exp(middle) * a) < tau
+        return jnp.where(below, middle, low), jnp.where(below, high, middle)
+
+    # An a that is all zero reaches no tau; it brings in what the ends must differ by between devices.
+    return jnp.exp(jax.lax.fori_loop(0, 26, halve, (low, high))[1])
+
+
+def solve_interior_point(problem: BoxQP) -> BoxQPSolution:
+    """Mehrotra's predictor-corrector method, with four changes for MinCq.
+
+    Scale: in u = x / tau, with a and F scaled so that sum|a| = 1 and |F sign(a)| = 1, the equality reads a' u = 1,
+    which u = sign(a) meets, and the objective is of order one however small the margin. The box is 1 / tau wide.
+
+    Start: the analytic centre of the feasible set, with the multipliers of a point on the central path. Close to
+    mu_max that set is tiny, and from sign(a), all but in its corner, complementarity vanishes long before the dual
+    equations hold: most voters are then at the wrong bound, and no step can free them.
+
+    Correction: where the predictor goes less than a tenth of the way, its second-order term says little of the path; it
+    then counts by the length of that step only.
 
     Dual variables: stationarity is F'z - a y = lower - upper with z = F u. Where the box is slack both terms are large
     and cancel, and dividing their rounding error by a vanishing barrier weight destroys the step. With zeta = z - q y
@@ -138,13 +165,13 @@ def solve_interior_point(problem: BoxQP) -> BoxQPSolution:
     epsilon = jnp.finfo(dtype).eps
     box = 1 / tau
     normal_scale = jnp.sum(jnp.abs(problem.normal))
-    start = jnp.where(free, jnp.sign(problem.normal), problem.fixed * box)
+    corner = jnp.where(free, jnp.sign(problem.normal), problem.fixed * box)
     # At mu_max the equality may bind no coordinate that is free: it is then left out, with multiplier 0.
     binding = jnp.any(free & (problem.normal != 0)).astype(dtype)
     a = problem.normal / normal_scale * binding
     # F itself stays as it is, and unbatched under a vmap over margins: its products are scaled instead.
     F = problem.factor
-    factor_scale = jnp.linalg.norm(F @ start)
+    factor_scale = jnp.linalg.norm(F @ corner)
 
     def to_rows(vector: Array) -> Array:
         return (F @ vector) / factor_scale
@@ -186,20 +213,20 @@ def solve_interior_point(problem: BoxQP) -> BoxQPSolution:
         D = lower / s_l + upper / s_u
         D_inverse = jnp.where(free, 1 / jnp.where(free, D, 1.0), 0.0)
 
-        corner = q - to_rows(D_inverse * e)
+        cross = q - to_rows(D_inverse * e)
         last = q @ q + e @ (D_inverse * e) + 1 - binding
         block = jnp.eye(rank, dtype=dtype) + _lower_product(F, D_inverse) / factor_scale**2
-        system = jnp.block([[block, jnp.zeros((rank, 1), dtype)], [corner[None], last[None, None]]])
+        system = jnp.block([[block, jnp.zeros((rank, 1), dtype)], [cross[None], last[None, None]]])
         diagonal = jnp.diag(system)
         scale = 1 / jnp.sqrt(jnp.where(diagonal > 0, diagonal, 1.0))
         scaled = system * scale[:, None] * scale + 4 * epsilon * jnp.eye(rank + 1, dtype=dtype)
-        cholesky = jnp.linalg.cholesky(scaled, symmetrize_input=False)
+        lower_factor = cholesky(scaled)
 
         def newton(g: Array, r_z: Array, r_b: Array) -> tuple[Array, Array, Array]:
             """Solves D du + F'dzeta - e dy = g, F du - dzeta - q dy = r_z, a'du = r_b."""
             weighted = D_inverse * g
             right = jnp.concatenate([to_rows(weighted) - r_z, (r_b - q @ r_z - e @ weighted)[None]])
-            dual = scale * jax.scipy.linalg.cho_solve((cholesky, True), scale * right)
+            dual = scale * cholesky_solve(lower_factor, scale * right)
             d_zeta, d_y = dual[:-1], dual[-1]
             return D_inverse * (g - to_columns(d_zeta) + e * d_y), d_zeta, d_y
 
@@ -226,11 +253,10 @@ def solve_interior_point(problem: BoxQP) -> BoxQPSolution:
         gap = complementarity(at)
         zeros = jnp.zeros_like(u)
         predictor = direction(zeros, zeros, refine=False)
-        predicted = complementarity(move(jnp.minimum(1.0, longest(predictor)), predictor))
-        centre = (predicted / gap) ** 3 * gap
-        corrector = direction(
-            centre - predictor.lower * predictor.u, centre + predictor.upper * predictor.u, refine=True
-        )
+        reached = jnp.minimum(1.0, longest(predictor))
+        centre = (complementarity(move(reached, predictor)) / gap) ** 3 * gap
+        bend = jnp.where(reached < 0.1, reached, 1.0) * predictor.u
+        corrector = direction(centre - predictor.lower * bend, centre + predictor.upper * bend, refine=True)
         # Close to the end the steps may go all but to the boundary: that is what makes the last ones quadratic.
         reach = jnp.clip(1 - gap, 0.99, 1 - 1000 * epsilon)
         after = move(jnp.minimum(1.0, reach * longest(corrector)), corrector)
@@ -251,60 +277,22 @@ def solve_interior_point(problem: BoxQP) -> BoxQPSolution:
             ~usable | (error < target_accuracy(dtype)) | (without_progress >= _PATIENCE),
         )
 
-    s_l, s_u = slacks(start)
     # Complementarity that adds up to the scale of the objective.
     barrier = 1 / (2 * jnp.maximum(number_free, 1)).astype(dtype)
-    first = _Iterate(
-        start, to_rows(start) - q, binding, jnp.where(free, barrier / s_l, 0.0), jnp.where(free, barrier / s_u, 0.0)
-    )
+    slope = _central_slope(a, tau)
+    start = jnp.where(free, _centred(slope * a) * box, corner)
+    y = binding * barrier * slope * tau
+    s_l, s_u = slacks(start)
+    lower, upper = jnp.where(free, barrier / s_l, 0.0), jnp.where(free, barrier / s_u, 0.0)
+    first = _Iterate(start, to_rows(start) - q * y, y, lower, upper)
     zero = jnp.zeros((), jnp.int32)
     state = _State(first, *products(first), first, jnp.full((), jnp.inf, dtype), zero, zero, problem.skip)
+    # A loop's state keeps its type: under `shard_map` all of it differs between devices, as what it meets inside does.
+    state = jax.tree.map(lambda leaf: jnp.where(problem.skip, leaf, leaf), state)
     state = jax.lax.while_loop(lambda s: ~s.done & (s.iterations < _MAX_STEPS), step, state)
     x = jnp.where(free, jnp.clip(state.best.u * tau, -1.0, 1.0), problem.fixed)
     size = factor_scale * tau
     return BoxQPSolution(x, state.best.zeta * size, state.best.y * size * factor_scale / normal_scale, state.iterations)
-
-
-def solve_jaxopt(problem: BoxQP) -> BoxQPSolution:
-    """The same problem on jaxopt's BoxOSQP, scaled so that its absolute tolerance means something.
-
-    The Hessian and the equality are divided by their norms. BoxOSQP is a first-order method: on ill-conditioned
-    votes it stops at its step limit far from the answer, which the caller's own residual then tells.
-
-    Args:
-      problem: a `BoxQP`.
-
-    Returns:
-      A `BoxQPSolution`.
-    """
-    with warnings.catch_warnings():
-        # jaxopt is unmaintained, and says so on import.
-        warnings.simplefilter("ignore", DeprecationWarning)
-        from jaxopt import BoxOSQP
-
-    # BoxOSQP mixes dtypes unless it is given the widest.
-    dtype = jnp.result_type(float)
-    F, a = problem.factor.astype(dtype), problem.normal.astype(dtype)
-    fixed = problem.fixed.astype(dtype)
-    hessian = F.T @ F
-    hessian_scale, normal_scale = jnp.linalg.norm(hessian), jnp.linalg.norm(a)
-    level = problem.tau.astype(dtype) * jnp.sum(jnp.abs(a)) / normal_scale
-    low = jnp.concatenate([level[None], jnp.where(problem.free, -1.0, fixed)])
-    high = jnp.concatenate([level[None], jnp.where(problem.free, 1.0, fixed)])
-    rows = jnp.concatenate([(a / normal_scale)[None], jnp.eye(a.shape[0], dtype=dtype)])
-    steps = max(1000, min(_OSQP_STEPS, _OSQP_WORK // a.shape[0] ** 2))
-    solver = BoxOSQP(eq_qp_solve="lu", tol=1e-9 if dtype == jnp.float64 else 1e-5, maxiter=steps, implicit_diff=False)
-    params, state = solver.run(
-        params_obj=(hessian / hessian_scale, jnp.zeros_like(a)), params_eq=rows, params_ineq=(low, high)
-    )
-    x = jnp.where(problem.free, jnp.clip(params.primal[0], -1.0, 1.0), fixed)
-    # BoxOSQP's multipliers y satisfy Q x + A' y = 0.
-    multiplier = -params.dual_eq[0] * hessian_scale / normal_scale
-    x = jnp.where(problem.skip, fixed, x)
-    zeta = F @ x - problem.dual_target * multiplier
-    kind = problem.factor.dtype
-    iterations = jnp.where(problem.skip, 0, state.iter_num).astype(jnp.int32)
-    return BoxQPSolution(x.astype(kind), zeta.astype(kind), multiplier.astype(kind), iterations)
 
 
 def solution_tangent(factor: Array, normal: Array, free: Array, right_side: Array, equality_change: Array) -> Array:
@@ -329,7 +317,7 @@ def solution_tangent(factor: Array, normal: Array, free: Array, right_side: Arra
     Returns:
       dx ``[n]``; linear in the last two arguments.
     """
-    _, singular, right = jnp.linalg.svd(jnp.where(free, factor, 0.0), full_matrices=False)
+    _, singular, right = thin_svd(jnp.where(free, factor, 0.0))
     kept = singular > jnp.finfo(factor.dtype).eps ** 0.45 * singular[0]
     inverse = jnp.where(kept, 1 / jnp.where(kept, singular, 1.0) ** 2, 0.0)
 

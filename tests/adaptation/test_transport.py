@@ -202,11 +202,11 @@ def test_the_bounds_hold_for_the_vote_on_moved_points(model, transport, task, ra
     moved_votes = pvm.rbf_votes(transport.moved, model.centers, model.gamma)
     carried = plan.T @ task.source_labels
     risks = (
-        pvm.gibbs_risk(moved_votes, task.source_labels, model.weights, transport.weights),
+        pvm.gibbs_risk(moved_votes, task.source_labels, model.weights, sample_weights=transport.weights),
         pvm.gibbs_risk(target_votes, carried, model.weights),
     )
     assert 0 < abs(risks[0] - risks[1]) <= pvm.moved_gibbs_bound(spread, smooth)
-    apart = pvm.domain_disagreement(moved_votes, target_votes, model.weights, transport.weights)
+    apart = pvm.domain_disagreement(moved_votes, target_votes, model.weights, source_sample_weights=transport.weights)
     assert 0 < apart <= pvm.moved_disagreement_bound(spread, moved_votes, model.weights, smooth)
     # The move itself is within the radius, so no voter changes by more than the radius allows.
     kept = pvm.rbf_votes(task.source, model.centers, model.gamma)

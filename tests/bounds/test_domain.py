@@ -63,11 +63,11 @@ jitted_corollary1 = jax.jit(pvm.corollary1, static_argnames="as_printed")
 def test_corollary1_holds(seed: int) -> None:
     case = Instance(seed)
     case.sample_weights = np.ones(POINTS) if case.sample_weights is None else case.sample_weights
-    bound = jitted_corollary1(case.votes, case.soft, case.labels, case.weights, case.sample_weights)
-    assert bound >= pvm.vote_risk(case.votes, case.labels, case.weights, case.sample_weights) - SLACK
+    bound = jitted_corollary1(case.votes, case.soft, case.labels, case.weights, sample_weights=case.sample_weights)
+    assert bound >= pvm.vote_risk(case.votes, case.labels, case.weights, sample_weights=case.sample_weights) - SLACK
     # True labels may be soft as well.
-    bound = jitted_corollary1(case.votes, case.labels, case.soft, case.weights, case.sample_weights)
-    assert bound >= pvm.vote_risk(case.votes, case.soft, case.weights, case.sample_weights) - SLACK
+    bound = jitted_corollary1(case.votes, case.labels, case.soft, case.weights, sample_weights=case.sample_weights)
+    assert bound >= pvm.vote_risk(case.votes, case.soft, case.weights, sample_weights=case.sample_weights) - SLACK
 
 
 def test_corollary1_counter_example_and_tightness() -> None:
@@ -131,11 +131,13 @@ def test_deviations_on_pairs(seed: int) -> None:
     matched = np.clip(case.votes + size * case.rng.uniform(-1, 1, case.votes.shape), -1, 1)
     count = np.ones(POINTS) if case.sample_weights is None else case.sample_weights
     eps = pvm.eps_h(case.votes, matched, count)
-    gibbs = pvm.gibbs_risk(case.votes, case.labels, case.weights, count)
-    gap = abs(float(gibbs - pvm.gibbs_risk(matched, case.labels, case.weights, count)))
+    gibbs = pvm.gibbs_risk(case.votes, case.labels, case.weights, sample_weights=count)
+    gap = abs(float(gibbs - pvm.gibbs_risk(matched, case.labels, case.weights, sample_weights=count)))
     assert gap <= pvm.gibbs_deviation_bound(eps, case.weights) + SLACK
-    terms = pvm.disagreement_deviation_terms(eps, matched, case.weights, count)
-    disagreement = pvm.domain_disagreement(case.votes, matched, case.weights, count, count)
+    terms = pvm.disagreement_deviation_terms(eps, matched, case.weights, sample_weights=count)
+    disagreement = pvm.domain_disagreement(
+        case.votes, matched, case.weights, source_sample_weights=count, target_sample_weights=count
+    )
     assert disagreement <= terms.sharp + 1e-10
     assert terms.sharp <= terms.value + 1e-10
     assert bool(terms.holds) == (case.proper and float(eps) <= 1)
@@ -251,13 +253,15 @@ def averaged_votes(target, source_index, target_index, pairs, centers, gamma, we
 
 @jax.jit
 def averaged_bounds(spread, smoothness, moved_votes, target_votes, labels, source_index, pairs, weights):
-    risk = pvm.gibbs_risk(moved_votes, labels, weights, spread.weights)
-    target_risk = pvm.gibbs_risk(target_votes, labels[source_index], weights, pairs)
+    risk = pvm.gibbs_risk(moved_votes, labels, weights, sample_weights=spread.weights)
+    target_risk = pvm.gibbs_risk(target_votes, labels[source_index], weights, sample_weights=pairs)
     return (
         pvm.moved_vote_bound(spread, smoothness),
         jnp.abs(risk - target_risk),
         pvm.moved_gibbs_bound(spread, smoothness),
-        pvm.domain_disagreement(moved_votes, target_votes, weights, spread.weights, pairs),
+        pvm.domain_disagreement(
+            moved_votes, target_votes, weights, source_sample_weights=spread.weights, target_sample_weights=pairs
+        ),
         pvm.moved_disagreement_bound(spread, moved_votes, weights, smoothness),
     )
 
@@ -419,11 +423,14 @@ INDEX = np.array([0, 1, 1])
         ("self_labels", lambda: pvm.corollary1(ONES, np.ones(2), np.ones(3), np.ones(2))),
         ("labels", lambda: pvm.corollary1(ONES, np.ones(3), np.array([np.nan, 1, 1]), np.ones(2))),
         ("weights", lambda: pvm.corollary1(ONES, np.ones(3), np.ones(3), np.ones(3))),
-        ("sample_weights", lambda: pvm.corollary1(ONES, np.ones(3), np.ones(3), np.ones(2), -np.ones(3))),
+        ("sample_weights", lambda: pvm.self_label_gap(np.ones(3), np.ones(3), sample_weights=-np.ones(3))),
         ("source_labels", lambda: pvm.theorem1(ONES, np.ones(2), ONES, np.ones(2))),
         ("target_votes", lambda: pvm.theorem1(ONES, np.ones(3), np.ones((3, 1)), np.ones(2))),
         ("target_labels", lambda: pvm.theorem1(ONES, np.ones(3), ONES, np.ones(2), target_labels=np.ones(9))),
-        ("target_sample_weights", lambda: pvm.theorem1(ONES, np.ones(3), ONES, np.ones(2), None, np.zeros(3))),
+        (
+            "target_sample_weights",
+            lambda: pvm.theorem1(ONES, np.ones(3), ONES, np.ones(2), target_sample_weights=np.zeros(3)),
+        ),
         ("source_votes", lambda: pvm.eps_h(ONES, np.ones((2, 2)))),
         ("target_votes", lambda: pvm.eps_h(ONES, np.full((3, 2), np.nan))),
         ("pair_weights", lambda: pvm.eps_h(ONES, ONES, np.zeros(3))),

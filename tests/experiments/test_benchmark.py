@@ -21,13 +21,20 @@ def test_qp(capsys):
     compared = [row for row in rows if "ratio_cvxopt" in row]
     assert [row["gamma"] for row in compared] == [1.0]
     for row in compared:
-        assert max(row["ours_error"], row["cvxopt_error"], row["cvxopt_sparse_error"]) <= 1e-7
+        for name in ("ours", "captured", "argument", "cvxopt", "cvxopt_sparse"):
+            assert row[f"{name}_error"] <= 1e-7
+        assert row["gammas_solved"]
         for name in ("cvxopt", "cvxopt_sparse", "piqp", "clarabel"):
             assert row[f"ratio_{name}"] == pytest.approx(row[f"{name}_ms"] / row["ours_ms"])
     growth = [row for row in rows if row["benchmark"] == "qp_growth"]
     assert [row["voters"] for row in growth if "voters" in row] == [200, 400]
     assert "exponent" in growth[-1]
-    assert rows[-1]["seconds_from_import_to_solution"] > 0
+
+
+def test_start(capsys):
+    rows = _rows(capsys, "start")
+    assert rows[1]["seconds_to_solution"] > 0
+    assert rows[2]["seconds_to_sweep"] > 0
 
 
 def test_sweep(capsys):

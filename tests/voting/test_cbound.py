@@ -38,6 +38,11 @@ first_moment, second_moment, gibbs_risk, vote_risk, c_bound, c_bound_terms, disa
 QUANTITIES = (first_moment, gibbs_risk, vote_risk, c_bound)
 
 
+def of_four(quantity):
+    """The quantity with its sample weights as fourth argument, for derivatives by position."""
+    return jax.jit(lambda votes, labels, weights, sample: quantity(votes, labels, weights, sample_weights=sample))
+
+
 def close(first, second) -> None:
     np.testing.assert_allclose(first, second, rtol=1e-12, atol=1e-12)
 
@@ -56,15 +61,15 @@ def test_each_quantity_is_its_equation(votes, labels, weights, sample_weights) -
         for y, chance in ((1, (1 + labels[i]) / 2), (-1, (1 - labels[i]) / 2)):
             first += share * chance * y * vote
             error += share * chance * (y * vote <= 0)
-    close(first_moment(votes, labels, weights, sample_weights), first)
-    close(second_moment(votes, weights, sample_weights), second)
-    close(gibbs_risk(votes, labels, weights, sample_weights), (1 - first) / 2)
-    close(vote_risk(votes, labels, weights, sample_weights), error)
-    close(disagreement(votes, weights, sample_weights), (1 - second) / 2)
-    bound = c_bound_terms(votes, labels, weights, sample_weights)
+    close(first_moment(votes, labels, weights, sample_weights=sample_weights), first)
+    close(second_moment(votes, weights, sample_weights=sample_weights), second)
+    close(gibbs_risk(votes, labels, weights, sample_weights=sample_weights), (1 - first) / 2)
+    close(vote_risk(votes, labels, weights, sample_weights=sample_weights), error)
+    close(disagreement(votes, weights, sample_weights=sample_weights), (1 - second) / 2)
+    bound = c_bound_terms(votes, labels, weights, sample_weights=sample_weights)
     close(bound.first_moment, first)
     close(bound.second_moment, second)
-    assert float(bound.value) == float(c_bound(votes, labels, weights, sample_weights))
+    assert float(bound.value) == float(c_bound(votes, labels, weights, sample_weights=sample_weights))
     if first > 1e-9:
         assert bound.holds
         close(bound.value, 1 - first**2 / second)
@@ -77,10 +82,10 @@ def test_each_quantity_is_its_equation(votes, labels, weights, sample_weights) -
 @given(votes_drawn, labels_drawn, weights_drawn, sample_weights_drawn)
 def test_the_c_bound_is_above_the_risk_of_the_vote(votes, labels, weights, sample_weights) -> None:
     # Half of all draws have a negative first moment; turned around, they count too.
-    sign = 1.0 if first_moment(votes, labels, weights, sample_weights) >= 0 else -1.0
-    bound = c_bound_terms(votes, labels, sign * weights, sample_weights)
+    sign = 1.0 if first_moment(votes, labels, weights, sample_weights=sample_weights) >= 0 else -1.0
+    bound = c_bound_terms(votes, labels, sign * weights, sample_weights=sample_weights)
     assume(bool(bound.holds))
-    assert bound.value >= vote_risk(votes, labels, sign * weights, sample_weights) - SLACK
+    assert bound.value >= vote_risk(votes, labels, sign * weights, sample_weights=sample_weights) - SLACK
     assert -SLACK <= bound.value <= 1
 
 
@@ -98,19 +103,19 @@ def test_the_vote_errs_at_most_twice_as_often_as_gibbs(votes, labels, weights, s
     distribution = weights if signed else np.abs(weights)
     assume(np.any(distribution))
     distribution = distribution / np.sum(np.abs(distribution))
-    risk = vote_risk(votes, labels, distribution, sample_weights)
-    assert risk <= 2 * gibbs_risk(votes, labels, distribution, sample_weights) + SLACK
+    risk = vote_risk(votes, labels, distribution, sample_weights=sample_weights)
+    assert risk <= 2 * gibbs_risk(votes, labels, distribution, sample_weights=sample_weights) + SLACK
 
 
 @on_many
 @given(votes_drawn, labels_drawn, weights_drawn, sample_weights_drawn, st.integers(-40, 40))
 def test_the_scale_of_the_weights_does_not_matter(votes, labels, weights, sample_weights, power) -> None:
     for quantity in (vote_risk, c_bound):
-        expected = quantity(votes, labels, weights, sample_weights)
-        close(quantity(votes, labels, weights * 2.0**power, sample_weights), expected)
+        expected = quantity(votes, labels, weights, sample_weights=sample_weights)
+        close(quantity(votes, labels, weights * 2.0**power, sample_weights=sample_weights), expected)
     for quantity in QUANTITIES:
-        expected = quantity(votes, labels, weights, sample_weights)
-        close(quantity(votes, labels, weights, sample_weights * 2.0**power), expected)
+        expected = quantity(votes, labels, weights, sample_weights=sample_weights)
+        close(quantity(votes, labels, weights, sample_weights=sample_weights * 2.0**power), expected)
 
 
 @on_many
@@ -118,9 +123,12 @@ def test_the_scale_of_the_weights_does_not_matter(votes, labels, weights, sample
 def test_a_voter_and_its_complement_are_one(votes, labels, weights, sample_weights, voter) -> None:
     flip = np.where(np.arange(VOTERS) == voter, -1.0, 1.0)
     for quantity in QUANTITIES:
-        expected = quantity(votes, labels, weights, sample_weights)
-        close(quantity(votes * flip, labels, weights * flip, sample_weights), expected)
-    close(second_moment(votes * flip, weights * flip, sample_weights), second_moment(votes, weights, sample_weights))
+        expected = quantity(votes, labels, weights, sample_weights=sample_weights)
+        close(quantity(votes * flip, labels, weights * flip, sample_weights=sample_weights), expected)
+    close(
+        second_moment(votes * flip, weights * flip, sample_weights=sample_weights),
+        second_moment(votes, weights, sample_weights=sample_weights),
+    )
 
 
 @on_many
@@ -130,7 +138,7 @@ def test_a_sample_twice_is_the_same_sample(votes, labels, weights, order) -> Non
     for quantity in QUANTITIES:
         expected = quantity(votes, labels, weights)
         close(quantity(twice, np.concatenate([labels, labels[list(order)]]), weights), expected)
-        close(quantity(votes, labels, weights, np.full(POINTS, 0.3)), expected)
+        close(quantity(votes, labels, weights, sample_weights=np.full(POINTS, 0.3)), expected)
     close(second_moment(twice, weights), second_moment(votes, weights))
 
 
@@ -141,8 +149,8 @@ def test_a_point_of_weight_zero_does_not_count(votes, labels, weights, sample_we
     other_votes = np.where(sample_weights[:, None] > 0, votes, np.nan)
     other_labels = np.where(sample_weights > 0, labels, -labels)
     for quantity in QUANTITIES:
-        expected = quantity(votes, labels, weights, sample_weights)
-        close(quantity(other_votes, other_labels, weights, sample_weights), expected)
+        expected = quantity(votes, labels, weights, sample_weights=sample_weights)
+        close(quantity(other_votes, other_labels, weights, sample_weights=sample_weights), expected)
 
 
 def test_a_margin_of_zero_is_an_error_for_either_label() -> None:
@@ -179,7 +187,7 @@ def test_the_gradient_holds_no_nan(weights: np.ndarray) -> None:
     rng = np.random.default_rng(0)
     votes, labels = rng.uniform(size=(POINTS, VOTERS)), np.ones(POINTS)
     sample_weights = np.array([0.0, 1.0, 2.0, 0.0, 1.0, 1.0])
-    gradients = jax.grad(pvm.c_bound, argnums=ALL)(votes, labels, weights, sample_weights)
+    gradients = jax.grad(of_four(pvm.c_bound), argnums=ALL)(votes, labels, weights, sample_weights)
     for gradient in gradients:
         assert np.all(np.isfinite(gradient))
     if np.sum(weights) <= 1e-100:
@@ -195,7 +203,7 @@ def test_gradients_agree_with_central_differences() -> None:
     weights = votes.T @ labels  # a positive first moment
     at = (votes, labels, weights, rng.uniform(0.1, 1, POINTS))
     step = 1e-5
-    for quantity in (first_moment, gibbs_risk, c_bound):
+    for quantity in map(of_four, (first_moment, gibbs_risk, c_bound)):
         gradients = jax.grad(quantity, argnums=ALL)(*at)
         forward = jax.jacfwd(quantity, argnums=ALL)(*at)
         for argument in ALL:
@@ -215,8 +223,8 @@ def test_domain_disagreement_is_the_closed_form() -> None:
     source, target = np.array([[1.0], [0.0]]), np.array([[0.5], [0.5], [0.5]])
     close(pvm.domain_disagreement(source, target, np.ones(1)), abs(0.25 - 0.5))
     # Sample weights that leave one source point.
-    close(pvm.domain_disagreement(source, target, np.ones(1), np.array([0.0, 1.0])), 0.25)
-    close(pvm.domain_disagreement(source, target, np.ones(1), None, np.array([0.0, 2.0, 1.0])), 0.25)
+    close(pvm.domain_disagreement(source, target, np.ones(1), source_sample_weights=np.array([0.0, 1.0])), 0.25)
+    close(pvm.domain_disagreement(source, target, np.ones(1), target_sample_weights=np.array([0.0, 2.0, 1.0])), 0.25)
 
 
 @on_many
@@ -290,7 +298,7 @@ def test_domain_disagreement_names_bad_input() -> None:
     with pytest.raises(ValueError, match="weights"):
         pvm.domain_disagreement(VOTES, np.ones((2, 3)), WEIGHTS)
     with pytest.raises(ValueError, match="sample_weights"):
-        pvm.domain_disagreement(VOTES, VOTES, WEIGHTS, np.ones(2))
+        pvm.domain_disagreement(VOTES, VOTES, WEIGHTS, source_sample_weights=np.ones(2))
 
 
 def test_lanes_are_independent() -> None:

@@ -308,7 +308,7 @@ def test_a_failed_lane_adds_nothing_to_what_lanes_share(shared_votes_gradient, b
 def test_derivatives_of_masked_voters_are_zero_and_of_the_others_right() -> None:
     at = problem(1, 0.4)
     mask = np.array([True, False, True, True, False, True])
-    margin = 0.5 * pvm.max_margin(at["votes"], at["labels"], at["sample_weights"], mask)
+    margin = 0.5 * pvm.max_margin(at["votes"], at["labels"], sample_weights=at["sample_weights"], voter_mask=mask)
 
     @jax.jit
     def bound(votes, voter_mask):

@@ -1,10 +1,12 @@
 """What MinCq refuses, what it reports when traced, and its other ways in: factors, masks, float32, jaxopt."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import pvmincq_jax as pvm
+from pvmincq_jax.voting.factor import ladder_rank
 
 POINTS, VOTERS = 12, 6
 
@@ -195,7 +197,7 @@ def test_a_shared_factor_changes_nothing() -> None:
     factor = pvm.vote_factor(VOTES)
     mask = np.array([True, True, False, True, True, True])
     for weights in (np.ones(POINTS), rng.uniform(size=POINTS), np.where(np.arange(POINTS) < 5, 1.0, 0.0)):
-        margin = 0.3 * float(pvm.max_margin(VOTES, LABELS, weights, mask))
+        margin = 0.3 * float(pvm.max_margin(VOTES, LABELS, sample_weights=weights, voter_mask=mask))
         without = pvm.mincq(VOTES, LABELS, margin, sample_weights=weights, voter_mask=mask)
         given = pvm.mincq(VOTES, LABELS, margin, sample_weights=weights, voter_mask=mask, factor=factor)
         assert given.status == without.status == pvm.Status.SOLVED
@@ -236,7 +238,7 @@ def test_a_large_factor_reproduces_the_votes(shape: tuple) -> None:
     factor = pvm.vote_factor(votes)
     singular = np.linalg.svd(votes, compute_uv=False)
     rank = int(np.sum(singular > 1e-11 * singular[0]))
-    assert rank <= factor.right.shape[0] <= rank + 8
+    assert rank <= factor.right.shape[0] <= ladder_rank(rank)
     assert np.linalg.norm(votes - factor.left @ factor.right, 2) <= 1e-10 * singular[0]
 
 
@@ -245,6 +247,67 @@ def test_vote_factor_under_jit_has_a_fixed_rank() -> None:
     assert right.shape == (3, VOTERS)
     np.testing.assert_allclose(right @ right.T, np.eye(3), atol=1e-12)
     np.testing.assert_allclose(np.abs(right), np.abs(pvm.vote_factor(VOTES, rank=3).right), atol=1e-10)
+
+
+def wide_votes(seed: int) -> np.ndarray:
+    """300 voters of a rank far below."""
+    points = np.random.default_rng(seed).normal(size=(300, 2))
+    return np.exp(-0.2 * ((points[:, None] - points[None]) ** 2).sum(-1))
+
+
+def test_captured_votes_are_factored_before_the_trace() -> None:
+    """Inside jit, with traced margins and masks or with nothing traced at all, as outside."""
+    votes, labels = jnp.asarray(wide_votes(5)), np.resize([-1.0, 1.0], 300)
+    rank, shapes = pvm.vote_factor(votes).right.shape[0], []
+    largest = float(pvm.max_margin(votes, labels))
+
+    @jax.jit
+    def solve(margins, weights):
+        shapes.append(pvm.vote_factor(votes).right.shape)
+        return jax.vmap(lambda margin: pvm.mincq(votes, labels, margin, sample_weights=weights))(margins)
+
+    margins = np.array([0.1, 0.6]) * largest
+    inside = solve(margins, np.ones(300))
+    outside = jax.vmap(lambda margin: pvm.mincq(votes, labels, margin))(margins)
+    assert shapes == [(rank, 300)]
+    assert rank < 100
+    np.testing.assert_array_equal(inside.status, pvm.Status.SOLVED)
+    np.testing.assert_allclose(inside.c_bound, outside.c_bound, rtol=0, atol=1e-9)
+    alone = jax.jit(lambda: pvm.mincq(votes, labels, margins[1]))()
+    np.testing.assert_allclose(alone.c_bound, outside.c_bound[1], rtol=0, atol=1e-9)
+    with pytest.raises(ValueError, match=r"^margin.*mu_max"):
+        jax.jit(lambda: pvm.mincq(votes, labels, 2 * largest))()
+
+
+def test_the_certificate_says_when_the_rank_of_traced_votes_was_too_small() -> None:
+    """Votes in lanes: at the measured rank they are solved as with all of it, at rank 4 they are not believed."""
+    votes, labels = np.stack([wide_votes(5), wide_votes(6)]), np.resize([-1.0, 1.0], 300)
+    margin = 0.3 * float(pvm.max_margin(votes[0], labels))
+    rank = max(pvm.vote_factor(one).right.shape[0] for one in votes)
+    enough, small = (
+        jax.jit(jax.vmap(lambda votes, rank=rank: pvm.mincq(votes, labels, margin, rank=rank)))(votes)
+        for rank in (rank, 4)
+    )
+    np.testing.assert_array_equal(enough.status, pvm.Status.SOLVED)
+    for lane in (0, 1):
+        np.testing.assert_allclose(
+            enough.c_bound[lane], pvm.mincq(votes[lane], labels, margin).c_bound, rtol=0, atol=1e-9
+        )
+    np.testing.assert_array_equal(small.status, pvm.Status.MAX_ITERATIONS)
+    assert np.all(np.isnan(small.weights))
+
+
+def test_a_rank_beside_a_factor_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"^rank"):
+        pvm.mincq(VOTES, LABELS, 0.1, factor=pvm.vote_factor(VOTES), rank=3)
+
+
+def test_the_ladder_of_ranks_is_short() -> None:
+    steps = sorted({ladder_rank(rank) for rank in range(1, 513)})
+    assert all(ladder_rank(rank) >= rank for rank in range(1, 513))
+    assert [ladder_rank(step) for step in steps] == steps
+    assert len(steps) <= 10
+    assert ladder_rank(44) == ladder_rank(52)
 
 
 def test_jaxopt_agrees_where_it_converges() -> None:

@@ -1,0 +1,245 @@
+"""Section 3.3: how far apart risks and disagreements can be on the two sides of a matching.
+
+Notation as in `pvmincq_jax.voting.cbound`; M(x) = sum_j w_j h_j(x) is the expected vote. Where voters move by at most
+eps, the expected vote moves by at most eps sum_j |w_j|. That sum is 1 for a distribution over the voters and at most 1
+for the signed weights of MinCq; the paper's forms are written for these, and the functions here keep the factor for
+others. The bounds for averaged pairs, which have no counterpart in the paper, are in `moved`.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from pvmincq_jax._checks import (
+    check_finite,
+    check_not_negative,
+    check_points,
+    check_positive,
+    check_rank,
+    check_same_dimension,
+    check_sample_weights,
+    is_traced,
+)
+from pvmincq_jax._types import Array, ArrayLike
+from pvmincq_jax.voting.cbound import expectation, vote_margin
+
+__all__ = [
+    "DisagreementDeviation",
+    "disagreement_deviation_bound",
+    "disagreement_deviation_terms",
+    "eps_h",
+    "eps_h_within",
+    "gibbs_deviation_bound",
+]
+
+
+def eps_h(source_votes: ArrayLike, target_votes: ArrayLike, pair_weights: ArrayLike | None = None) -> Array:
+    """How far any voter moves between the two points of a pair (definition 4, on matched pairs).
+
+    eps_H = max_{pairs, h} |h(x_s) - h(x_t)|.
+
+    Args:
+      source_votes: ``[k, n]``, one pair per row.
+      target_votes: ``[k, n]``.
+      pair_weights: ``[k]`` or None; a pair of weight 0 does not count.
+
+    Returns:
+      A scalar.
+
+    Example:
+      >>> print(eps_h(np.array([[0.5, 1.0], [0.0, 0.0]]), np.array([[0.25, 0.5], [1.0, 0.0]]), np.array([1.0, 0.0])))
+      0.5
+    """
+    check_points("source_votes", source_votes)
+    check_points("target_votes", target_votes)
+    if np.shape(source_votes) != np.shape(target_votes):
+        raise ValueError(
+            f"source_votes and target_votes must pair up; their shapes are {np.shape(source_votes)} and "
+            f"{np.shape(target_votes)}"
+        )
+    difference = jnp.abs(jnp.asarray(source_votes) - jnp.asarray(target_votes))
+    if pair_weights is None:
+        return jnp.max(difference)
+    check_sample_weights("pair_weights", pair_weights, np.shape(source_votes)[0])
+    return jnp.max(jnp.where(jnp.asarray(pair_weights)[:, None] > 0, difference, 0.0))
+
+
+def eps_h_within(
+    source: ArrayLike, target: ArrayLike, source_votes: ArrayLike, target_votes: ArrayLike, radius: ArrayLike
+) -> Array:
+    """How far any voter moves between any two points within the radius (definition 4, on samples).
+
+    eps_H = max_{h, |x_s - x_t| <= radius} |h(x_s) - h(x_t)|. It is at least `eps_h` of any matching at that radius.
+
+    One source point is looked at after the other, so that nothing larger than ``[m_t, n]`` is held, in gradients too.
+
+    Args:
+      source: ``[m_s, d]``.
+      target: ``[m_t, d]``.
+      source_votes: ``[m_s, n]``.
+      target_votes: ``[m_t, n]``.
+      radius: above 0, in Euclidean distance.
+
+    Returns:
+      A scalar; without any pair a ValueError, or NaN where the points or the radius are traced.
+
+    Example:
+      >>> points = np.array([[0.0], [3.0]])
+      >>> print(eps_h_within(points, points + 1, np.array([[0.25], [1.0]]), np.array([[0.5], [0.5]]), 1.0))
+      0.5
+    """
+    check_points("source", source)
+    check_points("target", target)
+    check_same_dimension("source", source, "target", target)
+    check_points("source_votes", source_votes)
+    check_points("target_votes", target_votes)
+    for name, votes, points in (("source_votes", source_votes, source), ("target_votes", target_votes, target)):
+        if np.shape(votes)[0] != np.shape(points)[0]:
+            raise ValueError(f"{name} must have one row per point ({np.shape(points)[0]}); it has {np.shape(votes)[0]}")
+    if np.shape(source_votes)[1] != np.shape(target_votes)[1]:
+        raise ValueError(
+            f"source_votes and target_votes must be of the same voters; they have {np.shape(source_votes)[1]} and "
+            f"{np.shape(target_votes)[1]} columns"
+        )
+    check_positive("radius", radius)
+    largest, nearest = _largest_within(*map(jnp.asarray, (source, target, source_votes, target_votes, radius)))
+    if not is_traced(nearest, radius) and nearest > radius:
+        raise ValueError(f"radius must reach from some source to some target point; it is {radius}, below {nearest:g}")
+    return jnp.where(nearest <= radius, largest, jnp.nan)
+
+
+@jax.jit
+def _largest_within(
+    source: Array, target: Array, source_votes: Array, target_votes: Array, radius: Array
+) -> tuple[Array, Array]:
+    """The largest move of a voter within the radius, and the smallest distance."""
+
+    # Without the checkpoint, the scan would keep every row's [m_t, n] moves for the backward pass.
+    @jax.checkpoint
+    def row(carry: tuple[Array, Array], point: tuple[Array, Array]) -> tuple[tuple[Array, Array], None]:
+        largest, nearest = carry
+        x, votes = point
+        # A root's derivative at 0 is infinite, and which points are near has no derivative that counts.
+        distance = jnp.sqrt(jnp.sum(jax.lax.stop_gradient(x - target) ** 2, axis=-1))
+        move = jnp.where((distance <= radius)[:, None], jnp.abs(votes - target_votes), 0.0)
+        return (jnp.maximum(largest, jnp.max(move)), jnp.minimum(nearest, jnp.min(distance))), None
+
+    dtypes = jnp.result_type(source_votes, target_votes), jnp.result_type(source, target, float)
+    start = jnp.zeros((), dtypes[0]), jnp.full((), jnp.inf, dtypes[1])
+    return jax.lax.scan(row, start, (source, source_votes))[0]
+
+
+def gibbs_deviation_bound(eps_h: ArrayLike, weights: ArrayLike | None = None) -> Array:
+    """How far the Gibbs risks on matched source points and on the self-labelled target points can be apart.
+
+    |R_T(G_Q) - R_S(G_Q)| <= 1/2 eps_H sum_j |w_j|, on the matched pairs, which share their labels (section 3.3).
+
+    Args:
+      eps_h: as of `eps_h` on these pairs; not negative.
+      weights: ``[n]``, or None for weights whose sizes sum to at most 1, as the paper has them: then eps_H / 2.
+
+    Returns:
+      A scalar.
+
+    Example:
+      >>> print(gibbs_deviation_bound(0.5), gibbs_deviation_bound(0.5, np.array([2.0, -1.0])))
+      0.25 0.75
+    """
+    check_not_negative("eps_h", eps_h)
+    half = jnp.asarray(eps_h) / 2
+    if weights is None:
+        return half
+    check_rank("weights", weights, 1)
+    check_finite("weights", weights)
+    return half * jnp.sum(jnp.abs(jnp.asarray(weights)))
+
+
+class DisagreementDeviation(NamedTuple):
+    """Bounds on the domain disagreement between the two sides of a matching. All scalars.
+
+    Attributes:
+      value: the paper's final form where its precondition holds, and a valid bound elsewhere.
+      sharp: the valid bound before the paper's last step; never above `value`.
+      printed: the paper's final form, valid where `holds`.
+      holds: whether its precondition does: eps_H <= 1 and sum_j |w_j| <= 1.
+    """
+
+    value: Array
+    sharp: Array
+    printed: Array
+    holds: Array
+
+
+def disagreement_deviation_terms(
+    eps_h: ArrayLike, target_votes: ArrayLike, weights: ArrayLike, *, sample_weights: ArrayLike | None = None
+) -> DisagreementDeviation:
+    """The bounds on the domain disagreement of a matching, with their precondition (section 3.3).
+
+    With t = eps_H sum_j |w_j|, on each pair |M(x_s) - M(x_t)| <= t, so that
+
+    |M(x_s)^2 - M(x_t)^2| = |M(x_s) - M(x_t)| |M(x_s) + M(x_t)| <= t (t + 2 |M(x_t)|),
+
+    and `sharp` is t^2 + 2 t E |M(x_t)|. The paper goes on to eps_H (1 + 2 E |M(x_t)|), which needs sum_j |w_j| <= 1 and
+    eps_H <= 1, as Gaussian voters in [0, 1] have it and others need not. (Where all votes lie in [-1, 1], `printed`
+    happens to hold beyond that: then |M(x_s) + M(x_t)| <= 1 + |M(x_t)|. Larger votes break it.)
+
+    Two lines of its derivation are false where M(x_t) < 0, though the final form is right: it bounds the difference on
+    a pair by |eps_H^2 + 2 eps_H M(x_t)|, which is 0 at M(x_t) = -eps_H / 2. The size belongs around M(x_t) alone.
+
+    Args:
+      eps_h: as of `eps_h` on the matched pairs; not negative.
+      target_votes: ``[k, n]`` on the matched target points.
+      weights: ``[n]``.
+      sample_weights: ``[k]`` or None.
+
+    Returns:
+      A `DisagreementDeviation`.
+
+    Example:
+      >>> terms = disagreement_deviation_terms(2.0, np.array([[-1.0]]), np.array([1.0]))
+      >>> print(terms.value, terms.sharp, terms.printed, terms.holds)
+      8.0 8.0 6.0 False
+    """
+    check_not_negative("eps_h", eps_h)
+    check_rank("target_votes", target_votes, 2)
+    check_finite("target_votes", target_votes)
+    check_finite("weights", weights)
+    check_sample_weights("sample_weights", sample_weights, np.shape(target_votes)[0])
+    size = expectation(jnp.abs(vote_margin(target_votes, weights)), sample_weights)
+    eps = jnp.asarray(eps_h)
+    total = jnp.sum(jnp.abs(jnp.asarray(weights)))
+    move = eps * total
+    # Continuous where the precondition ends: sums of sizes below 1 are taken for 1, as in the paper.
+    most = eps * jnp.maximum(total, 1.0)
+    value = most * (jnp.maximum(most, 1.0) + 2 * size)
+    # Weights that sum to 1 up to rounding meet the precondition.
+    holds = (eps <= 1) & (total <= 1 + 8 * jnp.finfo(total.dtype).eps)
+    return DisagreementDeviation(value, move**2 + 2 * move * size, eps * (1 + 2 * size), holds)
+
+
+def disagreement_deviation_bound(
+    eps_h: ArrayLike, target_votes: ArrayLike, weights: ArrayLike, *, sample_weights: ArrayLike | None = None
+) -> Array:
+    """How far the voters' disagreements on the two sides of a matching can be apart (section 3.3).
+
+    dis_Q(S, T) <= eps_H (1 + 2 E |M(x_t)|), if eps_H <= 1 and sum_j |w_j| <= 1; elsewhere, with
+    t = eps_H max(1, sum_j |w_j|), it is at most t (max(1, t) + 2 E |M(x_t)|).
+
+    `disagreement_deviation_terms` derives this, tells the two cases apart and has a sharper form.
+
+    Args:
+      eps_h: as of `eps_h` on the matched pairs; not negative.
+      target_votes: ``[k, n]`` on the matched target points.
+      weights: ``[n]``.
+      sample_weights: ``[k]`` or None.
+
+    Returns:
+      A scalar.
+
+    Example:
+      >>> print(disagreement_deviation_bound(0.5, np.array([[-0.5], [0.0]]), np.array([1.0])))
+      0.75
+    """
+    return disagreement_deviation_terms(eps_h, target_votes, weights, sample_weights=sample_weights).value
