@@ -13,6 +13,7 @@ published optimiser, gets stuck; and it has many minima. What is ours, with SciP
 """
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -238,6 +239,19 @@ def _fit_gamma(sample: Sample, labels: np.ndarray, grid: Sequence[PbdaParams]) -
     return models
 
 
+def _one_thread() -> AbstractContextManager:
+    """BLAS on one thread, where threadpoolctl (a part of scikit-learn's installation) is there to see to it.
+
+    Thousands of products of a matrix and a vector, tens of microseconds each, gain nothing from threads, and take
+    twenty times as long where the threads wait for a core that others use.
+    """
+    try:
+        from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+    except ImportError:
+        return nullcontext()
+    return threadpool_limits(1, "blas")
+
+
 def fit_grid(
     source: ArrayLike, labels: ArrayLike, target: ArrayLike, grid: Sequence[PbdaParams | dict], seed: int = 0
 ) -> list[PbdaModel]:
@@ -259,10 +273,11 @@ def fit_grid(
     each = np.broadcast_to(np.asarray(labels, dtype=float), (len(read), np.shape(labels)[-1]))
     samples = [prepare(source, own, target) for own in each]
     models: dict[int, PbdaModel] = {}
-    for gamma in dict.fromkeys(params.gamma for params in read):
-        rows = [row for row, params in enumerate(read) if params.gamma == gamma]
-        own = np.stack([samples[row].labels for row in rows])
-        models.update(zip(rows, _fit_gamma(samples[rows[0]], own, [read[row] for row in rows])))
+    with _one_thread():
+        for gamma in dict.fromkeys(params.gamma for params in read):
+            rows = [row for row, params in enumerate(read) if params.gamma == gamma]
+            own = np.stack([samples[row].labels for row in rows])
+            models.update(zip(rows, _fit_gamma(samples[rows[0]], own, [read[row] for row in rows])))
     return [models[row] for row in range(len(read))]
 
 
