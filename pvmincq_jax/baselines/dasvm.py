@@ -11,7 +11,8 @@ than 3 % of the target points join or lose their label, and trains once more on 
 The article itself was not at hand: this follows a summary of it and a public port (twanvl/domain-adaptation), which
 has 5 % per side, the 3 % and no cost schedule. What is ours: the schedule's shape and numbers (ten rounds, a factor of
 ten); a cap of `MOST_ROUNDS` for label resets that never end; and, where the band never holds a target point, the
-last SVM that had source points labels the whole target. A target with one label gives the constant classifier.
+last SVM that had source points labels the whole target. A target with one label gives the constant classifier:
+an empty band with stable labels too, so the published rule stops there.
 """
 
 from typing import NamedTuple

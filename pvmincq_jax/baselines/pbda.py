@@ -2,34 +2,46 @@
 
 A Gaussian posterior over linear classifiers in the kernel's feature space, centred on sum_i alpha_i k(x_i, .), trades
 its Gibbs risk on the source against how differently its classifiers disagree on the two domains. The cost is the one
-of the publication, start at alpha = y / N (0 on the target) included, with L-BFGS as the optimiser.
+of the publication, and so is the only start, alpha = y / N (0 on the target).
 
-What is ours: the optimiser works in coordinates beta = F' alpha with K = F F', F an eigenvector factor without the
-directions below `SMALLEST` of the largest eigenvalue. The cost at beta is the cost at alpha, its regulariser becomes
-1/2 |beta|^2, and an evaluation costs N r instead of N^2. The disagreement makes the cost non-convex; the published
-start is the only one, so what is found is a minimum near it.
+The cost has a kink wherever the domains disagree equally, which is where most of its minima lie and where L-BFGS, the
+published optimiser, gets stuck; and it has many minima. What is ours, with SciPy's L-BFGS-B at work in all of it:
+
+- Coordinates beta = F' alpha with K = F F', in which the regulariser is 1/2 |beta|^2.
+- The kink as a multiplier: A |gap| = max over |u| <= A of u gap, by the method of multipliers (`_follow`).
+- Four ways down from the start (`ROADS`), of which the lowest is followed to its end.
 """
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 from jax.scipy.special import erf
+from scipy.linalg import solve_triangular
+from scipy.linalg.lapack import dpstrf
+from scipy.optimize import minimize
+from scipy.special import ndtr
 
 from pvmincq_jax._types import Array, ArrayLike
 from pvmincq_jax.baselines._form import KernelModel, Sample, kernel_decision, prepare, rbf_kernel, read_params
 
 __all__ = ["GRID", "VALIDATION", "PbdaModel", "PbdaParams", "cost", "decision", "fit", "fit_grid"]
 
-MOST_STEPS = 50
-SHORTEST_STEP = 1e-4
+# L-BFGS depends on its coordinates, and so does the minimum that it comes to. A road's first steps are taken in the
+# coordinates lambda^(-q/2) beta, with lambda the eigenvalues of K: q = 1 is the published alpha, which turns to smooth
+# functions first, q = 0 is beta itself, which does not, and q = 1/2 lies between them. Beside q stands the multiplier's
+# step as a share of C, which rounds the kink off; the last road meets it as it is, as the published optimiser does.
+SHARP = 1e9
+STEP = 0.1
+ROADS = ((0.0, STEP), (0.5, STEP), (1.0, STEP), (1.0, SHARP))
+ROAD_STEPS = 20
+MOST_MULTIPLIERS = 12
 SMALLEST = 1e-6
-# Shapes are rounded up, so that folds and grids of nearly one size share a compiled program.
-_RANKS = 64
-_LANES = 9
+# The gap counts as closed when it makes up less than this share of the cost.
+_CLOSED = 1e-4
+_TANGENT = 1 / np.sqrt(2 * np.pi)
 
 
 class PbdaParams(NamedTuple):
@@ -67,25 +79,6 @@ GRID = [
 VALIDATION = "reverse"
 
 
-def _phi(margin: Array) -> Array:
-    return (1 - erf(margin / jnp.sqrt(2.0))) / 2
-
-
-def _objective(
-    at_source: Array, at_target: Array, squared_norm: Array, labels: Array, risk: Array, disagreement: Array
-) -> Array:
-    """The cost, given the margins without labels on both domains."""
-    on_source, on_target = _phi(at_source), _phi(at_target)
-    margin = labels * at_source
-    # Where Phi is convex, on the right of 0, it is itself; on the left, its tangent at 0. Phi(-x) is 1 - Phi(x), which
-    # saves most of the work: the error function is what costs.
-    convex = jnp.where(
-        margin >= 0, jnp.where(labels > 0, on_source, 1 - on_source), 0.5 - margin / jnp.sqrt(2 * jnp.pi)
-    )
-    gap = jnp.sum(2 * on_target * (1 - on_target)) - jnp.sum(2 * on_source * (1 - on_source))
-    return risk * jnp.sum(convex) + disagreement * jnp.abs(gap) + squared_norm / 2
-
-
 def cost(alpha: ArrayLike, kernel: ArrayLike, labels: ArrayLike, risk: ArrayLike, disagreement: ArrayLike) -> Array:
     """PBDA's cost of the expansion's coefficients.
 
@@ -110,85 +103,159 @@ def cost(alpha: ArrayLike, kernel: ArrayLike, labels: ArrayLike, risk: ArrayLike
     alpha, kernel, labels = jnp.asarray(alpha), jnp.asarray(kernel), jnp.asarray(labels)
     at = kernel @ alpha
     margins = at / jnp.sqrt(jnp.diagonal(kernel))
+    phi = (1 - erf(margins / jnp.sqrt(2.0))) / 2
+    dis = 2 * phi * (1 - phi)
     m_s = labels.shape[0]
-    return _objective(margins[:m_s], margins[m_s:], alpha @ at, labels, jnp.asarray(risk), jnp.asarray(disagreement))
+    signed = labels * margins[:m_s]
+    # Where Phi is convex, on the right of 0, it is itself; on the left, its tangent at 0.
+    convex = jnp.where(signed >= 0, (1 - erf(signed / jnp.sqrt(2.0))) / 2, 0.5 - signed / jnp.sqrt(2 * jnp.pi))
+    gap = jnp.sum(dis[m_s:]) - jnp.sum(dis[:m_s])
+    return jnp.asarray(risk * jnp.sum(convex) + disagreement * jnp.abs(gap) + alpha @ at / 2)
 
 
-def _minimise(factor: Array, labels: Array, risk: Array, disagreement: Array, start: Array) -> tuple[Array, Array]:
-    """L-BFGS from one start; returns beta ``[r]`` and its cost."""
-    m_s = labels.shape[0]
+class _Problem(NamedTuple):
+    """C R(beta) + 1/2 |beta|^2 + A |gap(beta)|, to be minimised over beta ``[r]``.
 
-    def value(beta: Array) -> Array:
-        margins = factor @ beta
-        return _objective(margins[:m_s], margins[m_s:], beta @ beta, labels, risk, disagreement)
+    Attributes:
+      factor: F ``[N, r]``, its source rows times their labels: the disagreement is an even function of the margin.
+      m_s: source points, which come first.
+      risk: C.
+      disagreement: A.
+    """
 
-    solver = optax.lbfgs(
-        linesearch=optax.scale_by_backtracking_linesearch(
-            max_backtracking_steps=5, decrease_factor=0.25, store_grad=True
-        )
-    )
-    value_and_gradient = optax.value_and_grad_from_state(value)
+    factor: np.ndarray
+    m_s: int
+    risk: float
+    disagreement: float
 
-    def step(carry: tuple) -> tuple:
-        beta, state, number, _ = carry
-        level, gradient = value_and_gradient(beta, state=state)
-        updates, state = solver.update(gradient, state, beta, value=level, grad=gradient, value_fn=value)
-        moved = optax.apply_updates(beta, updates)
-        return moved, state, number + 1, jnp.max(jnp.abs(updates))
+    def parts(self, beta: np.ndarray) -> tuple[float, float, np.ndarray, np.ndarray]:
+        """C R + 1/2 |beta|^2, the gap, and the gradients of C R and of the gap in the margins, ``[m_s]``, ``[N]``."""
+        margins = self.factor @ beta
+        phi, density = ndtr(-margins), _TANGENT * np.exp(-0.5 * margins * margins)
+        dis, slopes = 2 * phi * (1 - phi), 2 * density * (2 * phi - 1)
+        slopes[: self.m_s] *= -1
+        gap = np.sum(dis[self.m_s :]) - np.sum(dis[: self.m_s])
+        at_source = margins[: self.m_s]
+        convex = np.sum(np.maximum(phi[: self.m_s], 0.5 - _TANGENT * at_source))
+        pull = -self.risk * np.where(at_source >= 0, density[: self.m_s], _TANGENT)
+        return self.risk * convex + beta @ beta / 2, gap, pull, slopes
 
-    def going(carry: tuple) -> Array:
-        return (carry[2] < MOST_STEPS) & (carry[3] > SHORTEST_STEP)
+    def cost(self, beta: np.ndarray) -> tuple[float, float]:
+        """The cost and the gap."""
+        smooth, gap, *_ = self.parts(beta)
+        return smooth + self.disagreement * abs(gap), gap
 
-    beta, *_ = jax.lax.while_loop(going, step, (start, solver.init(start), 0, jnp.asarray(jnp.inf, start.dtype)))
-    return beta, value(beta)
+    def within(self, multiplier: float) -> float:
+        """The multiplier, or the end of [-A, A] next to it."""
+        return min(max(multiplier, -self.disagreement), self.disagreement)
 
 
-@jax.jit
-def _minimise_grid(
-    factor: Array, labels: Array, risks: Array, disagreements: Array, starts: Array
-) -> tuple[Array, Array]:
-    """Over the grid ``[g]``, each from its start ``[g, r]``: betas ``[g, r]``, costs ``[g]``."""
-    return jax.vmap(_minimise, (None, 0, 0, 0, 0))(factor, labels, risks, disagreements, starts)
+def _descend(
+    problem: _Problem,
+    beta: np.ndarray,
+    multiplier: float,
+    step: float,
+    tolerance: float,
+    scale: np.ndarray | float = 1.0,
+    most: int = 2000,
+) -> np.ndarray:
+    """L-BFGS-B on a cost without kink, in the coordinates beta / scale.
+
+    In place of A |gap| stands max over |u| <= A of u gap - (u - multiplier)^2 / (2 step), which is less by no more than
+    (A + |multiplier|)^2 / (2 step).
+    """
+
+    def value_and_gradient(scaled: np.ndarray) -> tuple[float, np.ndarray]:
+        beta = scale * scaled
+        smooth, gap, pull, slopes = problem.parts(beta)
+        u = problem.within(multiplier + step * gap)
+        slopes *= u
+        slopes[: problem.m_s] += pull
+        return smooth + u * gap - (u - multiplier) ** 2 / (2 * step), scale * (beta + slopes @ problem.factor)
+
+    options = {"maxiter": most, "maxfun": 2 * most, "ftol": tolerance, "gtol": 1e-6}
+    return scale * minimize(value_and_gradient, beta / scale, jac=True, method="L-BFGS-B", options=options).x
+
+
+def _follow(problem: _Problem, beta: np.ndarray) -> tuple[float, np.ndarray]:
+    """The method of multipliers from one point: the lowest cost on its way, and where it was.
+
+    The multiplier moves by step times gap, within [-A, A]. At its end either the gap is 0, or the multiplier is A times
+    the gap's sign: both are stationary points of the cost itself.
+    """
+    best, multiplier, step, last = (problem.cost(beta)[0], beta), 0.0, STEP * problem.risk, np.inf
+    for _ in range(MOST_MULTIPLIERS):
+        beta = _descend(problem, beta, multiplier, step, 1e-7)
+        value, gap = problem.cost(beta)
+        if value < best[0]:
+            best = value, beta
+        moved = problem.within(multiplier + step * gap)
+        if moved == multiplier or problem.disagreement * abs(gap) < _CLOSED * value:
+            break
+        if abs(gap) > last / 4:
+            step *= 4
+        multiplier, last = moved, abs(gap)
+    return best
+
+
+def _minimise(problem: _Problem, start: np.ndarray) -> tuple[float, np.ndarray]:
+    """The cost reached from one start, and beta ``[r]``: down each of `ROADS`, then on from the lowest end."""
+    ends, eigenvalues = [], np.sum(problem.factor**2, axis=0)
+    for power, step in ROADS:
+        beta = _descend(problem, start, 0.0, step * problem.risk, 1e-4, eigenvalues ** (power / 2), ROAD_STEPS)
+        ends.append(_descend(problem, beta, 0.0, STEP * problem.risk, 1e-4))
+    return _follow(problem, min(ends, key=lambda beta: problem.cost(beta)[0]))
 
 
 def _factor(kernel: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """F ``[N, r]`` with F F' = K up to `SMALLEST`, and its left inverse's transpose ``[N, r]``: alpha from beta."""
-    values, vectors = np.linalg.eigh(kernel)
-    large = np.flatnonzero(values > SMALLEST * values[-1])
-    rank = -(-large.size // _RANKS) * _RANKS
+    """F ``[N, r]`` with orthogonal columns and F F' = K up to `SMALLEST` a diagonal entry; alpha = back beta.
+
+    A pivoted Cholesky factorisation stops after r pivots p with L L' = K, exact in the rows and columns of the pivots;
+    F = L V, with V the eigenvectors of L'L. The expansion alpha_p = L_p'^-1 V beta, 0 elsewhere, has K alpha = F beta
+    and alpha' K alpha = |beta|^2 exactly, so its cost is the one that was minimised.
+    """
+    packed, pivots, rank, _ = dpstrf(kernel, tol=SMALLEST, lower=1)
+    rows = pivots - 1
+    lower = np.tril(packed)[:, :rank]
+    vectors = np.linalg.eigh(lower.T @ lower)[1]
     factor, back = np.zeros((2, kernel.shape[0], rank))
-    factor[:, : large.size] = vectors[:, large] * np.sqrt(values[large])
-    back[:, : large.size] = vectors[:, large] / np.sqrt(values[large])
+    factor[rows] = lower @ vectors
+    back[rows[:rank]] = solve_triangular(lower[:rank], vectors, lower=True, trans="T")
     return factor, back
 
 
 def _fit_gamma(sample: Sample, labels: np.ndarray, grid: Sequence[PbdaParams]) -> list[PbdaModel]:
     """All points of the grid with one gamma; `labels` are in canonical order, ``[g, m_s]``."""
     points = np.concatenate([sample.source, sample.target])
-    kernel = rbf_kernel(points, points, grid[0].gamma)
-    factor, back = _factor(kernel)
-    starts = labels @ factor[: labels.shape[1]] / points.shape[0]
+    factor, back = _factor(rbf_kernel(points, points, grid[0].gamma))
     models = []
-    lanes = _LANES if len(grid) > 1 else 1
-    for begin in range(0, len(grid), lanes):
-        rows = np.minimum(np.arange(begin, begin + lanes), len(grid) - 1)
-        betas, costs = _minimise_grid(
-            jnp.asarray(factor),
-            jnp.asarray(labels[rows]),
-            jnp.asarray([float(grid[row].risk) for row in rows]),
-            jnp.asarray([float(grid[row].disagreement) for row in rows]),
-            jnp.asarray(starts[rows]),
-        )
-        for beta, reached in list(zip(np.asarray(betas), np.asarray(costs)))[: len(grid) - begin]:
-            expansion = KernelModel(points, back @ beta, np.zeros(()), np.asarray(float(grid[0].gamma)))
-            models.append(PbdaModel(expansion, np.asarray(reached)))
+    for own, params in zip(labels, grid):
+        signed = np.concatenate([own[:, None] * factor[: own.size], factor[own.size :]])
+        start = np.sum(signed[: own.size], axis=0) / points.shape[0]
+        problem = _Problem(signed, own.size, float(params.risk), float(params.disagreement))
+        reached, beta = _minimise(problem, start)
+        expansion = KernelModel(points, back @ beta, np.zeros(()), np.asarray(float(params.gamma)))
+        models.append(PbdaModel(expansion, np.asarray(reached)))
     return models
+
+
+def _one_thread() -> AbstractContextManager:
+    """BLAS on one thread, where threadpoolctl (a part of scikit-learn's installation) is there to see to it.
+
+    Thousands of products of a matrix and a vector, tens of microseconds each, gain nothing from threads, and take
+    twenty times as long where the threads wait for a core that others use.
+    """
+    try:
+        from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+    except ImportError:
+        return nullcontext()
+    return threadpool_limits(1, "blas")
 
 
 def fit_grid(
     source: ArrayLike, labels: ArrayLike, target: ArrayLike, grid: Sequence[PbdaParams | dict], seed: int = 0
 ) -> list[PbdaModel]:
-    """Trains the whole grid at once, vmapped over its points.
+    """Trains the whole grid, with one factorisation for each gamma.
 
     Args:
       source: ``[m_s, d]``.
@@ -206,12 +273,11 @@ def fit_grid(
     each = np.broadcast_to(np.asarray(labels, dtype=float), (len(read), np.shape(labels)[-1]))
     samples = [prepare(source, own, target) for own in each]
     models: dict[int, PbdaModel] = {}
-    with jax.enable_x64(True):
+    with _one_thread():
         for gamma in dict.fromkeys(params.gamma for params in read):
             rows = [row for row, params in enumerate(read) if params.gamma == gamma]
             own = np.stack([samples[row].labels for row in rows])
-            fitted = _fit_gamma(samples[rows[0]], own, [read[row] for row in rows])
-            models.update(zip(rows, fitted))
+            models.update(zip(rows, _fit_gamma(samples[rows[0]], own, [read[row] for row in rows])))
     return [models[row] for row in range(len(read))]
 
 

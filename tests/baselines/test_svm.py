@@ -7,6 +7,7 @@ import pytest
 from sklearn.svm import SVC
 
 from pvmincq_jax.baselines import dasvm, svm, tsvm
+from pvmincq_jax.baselines._svc import weighted_svc
 from pvmincq_jax.datasets import moons_task
 
 
@@ -48,6 +49,30 @@ def test_tsvm_costs_double_up_to_the_last(task):
     np.testing.assert_array_equal(np.unique(model.levels), np.arange(18))
 
 
+@pytest.mark.parametrize("params", [tsvm.TsvmParams(0.5, 10.0), tsvm.TsvmParams(2.0, 1.0), tsvm.TsvmParams(8.0, 0.1)])
+def test_tsvm_leaves_no_pair_to_swap_at_any_level(task, params, monkeypatch):
+    """Joachims's rule at the end of each level, with slacks of scikit-learn's own SVC under the recorded labels."""
+    trained = []
+
+    def record(kernel, labels, costs):
+        trained.append((kernel, labels.copy(), costs.copy()))
+        return weighted_svc(kernel, labels, costs)
+
+    monkeypatch.setattr(tsvm, "weighted_svc", record)
+    model = tsvm.fit(task.source, task.source_labels, task.target, params, 0)
+    m_s, trained = len(task.source), trained[1:]  # the first machine is the source's
+    assert len(trained) == len(model.levels)
+    last = np.flatnonzero(np.append(np.diff(model.levels) > 0, True))
+    for level, row in enumerate(last):
+        kernel, labels, costs = trained[row]
+        np.testing.assert_allclose(costs[m_s:], min(1e-5 * 2**level, params.cost))
+        other = SVC(C=1.0, kernel="precomputed", tol=1e-6).fit(kernel, labels, sample_weight=costs)
+        slacks = np.maximum(0, 1 - labels * other.decision_function(kernel))[m_s:]
+        up, down = slacks[labels[m_s:] > 0][:, None], slacks[labels[m_s:] < 0][None, :]
+        assert not np.any((up > 0) & (down > 0) & (up + down > 2 + 1e-3))
+    np.testing.assert_allclose(trained[-1][2], params.cost)
+
+
 def test_tsvm_swaps_only_pairs_that_gain():
     labels = np.array([1.0, 1.0, -1.0, -1.0])
     np.testing.assert_array_equal(tsvm._swaps(labels, np.array([1.5, 0.2, 0.9, 0.0])), [0, 2])
@@ -70,6 +95,27 @@ def test_dasvm_ends_on_target_points_only(task):
     assert model.joined[-1] <= few
     assert model.reset[-1] <= few
     assert len(model.joined) < dasvm.MOST_ROUNDS
+
+
+@pytest.mark.parametrize("name", ["30", "50", "translation"])
+@pytest.mark.parametrize("params", dasvm.GRID[::5])
+def test_dasvm_ends_with_an_empty_band_and_stable_labels(name, params):
+    """The published rule, up to the stated share, for scikit-learn's own SVC on the labels that were given."""
+    here = moons_task(name, 4, per_class=40, test_size=200)
+    model = dasvm.fit(here.source, here.source_labels, here.target, params, 0)
+    assert len(model.joined) < dasvm.MOST_ROUNDS
+    assert model.source_left[-1] == 0
+    used = model.target_labels != 0
+    given = model.target_labels[used]
+    if np.all(given == given[0]):  # a constant: an SVC refuses one class
+        values = np.full(len(here.target), given[0])
+    else:
+        other = SVC(C=params.cost, gamma=params.gamma, tol=1e-6).fit(here.target[used], given)
+        values = other.decision_function(here.target)
+    np.testing.assert_allclose(dasvm.decision(model, here.target), values, atol=5e-3)
+    few = np.ceil(dasvm.STABLE * len(here.target))
+    assert np.sum(~used & (np.abs(values) < 1 - 1e-3)) <= few
+    assert np.sum(model.target_labels * values < -1e-3) <= few
 
 
 def test_dasvm_takes_both_bounds_and_resets_labels(task):
