@@ -11,6 +11,7 @@ import numpy as np
 from scipy.spatial import cKDTree
 
 from pvmincq_jax._checks import check_finite, check_points, check_rank, check_same_dimension
+from pvmincq_jax._samples import canonical_order
 from pvmincq_jax._types import ArrayLike
 
 __all__ = ["Metric", "Precomputed"]
@@ -192,9 +193,7 @@ def make_space(
     for name, points in (("source", x), ("target", y)):
         if np.abs(points).max() > _LARGEST:
             raise ValueError(f"{name} holds {np.abs(points).max():g}; coordinates up to {_LARGEST:g} can be measured")
-    # Sorted by the first coordinate, then the second, and so on; adding 0 turns -0 into 0.
-    source_rows = np.lexsort([*([] if ties is None else [ties]), *(x + 0.0).T[::-1]])
-    target_rows = np.lexsort((y + 0.0).T[::-1])
+    source_rows, target_rows = canonical_order(x, ties), canonical_order(y)
     x, y = x[source_rows], y[target_rows]
     power, matrix = 2.0, None
     if isinstance(metric, str):
