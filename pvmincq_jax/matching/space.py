@@ -86,6 +86,20 @@ class Space(NamedTuple):
         matrix = None if self.matrix is None else self.matrix.T
         return Space(self.target, self.source, self.power, matrix, self.target_rows, self.source_rows)
 
+    def part(self, sources: np.ndarray, targets: np.ndarray) -> "Space":
+        """The space of some of the vertices."""
+        rows = self.source_rows[sources], self.target_rows[targets]
+        if self.matrix is not None:
+            return Space(None, None, self.power, self.matrix[np.ix_(sources, targets)], *rows)
+        assert self.source is not None
+        assert self.target is not None
+        return Space(self.source[sources], self.target[targets], self.power, None, *rows)
+
+    def some_lengths(self) -> np.ndarray:
+        """Distances of a few sources to all targets."""
+        few = np.arange(0, self.source_rows.size, max(1, self.source_rows.size // 64))
+        return self.part(few, np.arange(self.target_rows.size)).block(0, few.size)
+
     def smallest(self) -> float:
         """The distance of the closest pair."""
         if self.source is not None and self.source.shape[1] <= TREE_DIMENSIONS:
