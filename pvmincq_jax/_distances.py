@@ -1,22 +1,93 @@
-"""Squared distances between two samples."""
+"""Distances between the points of two samples, without an array of all differences."""
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from scipy.spatial.distance import cdist
 
 from pvmincq_jax._checks import is_traced
+from pvmincq_jax._types import Array, ArrayLike
 
 __all__: list[str] = []
 
+# Features handled in one pass over the pairs: 784 features of 600 x 600 points are as fast with 16, and 20 features
+# of 2 000 x 2 000 points are done in one pass.
+_FEATURES = 24
 
-def squared_distances(x: Any, y: Any) -> Any:
-    """|x_i - y_j|^2 ``[m, n]``, in JAX where something is traced, else in NumPy, in the points' own precision."""
-    if is_traced(x, y):
-        x, y = jnp.asarray(x), jnp.asarray(y)
-        dtype = jnp.result_type(x, y, float if jnp.issubdtype(x.dtype, jnp.integer) else x)
-        return jnp.sum((x[:, None, :].astype(dtype) - y[None, :, :]) ** 2, axis=-1)
-    x, y = np.asarray(x), np.asarray(y)
-    dtype = np.result_type(x, y)
-    return cdist(x, y, "sqeuclidean").astype(dtype if np.issubdtype(dtype, np.floating) else float)
+
+def squared_distances(x: ArrayLike, y: ArrayLike) -> Any:
+    """All squared distances between two samples.
+
+    |x_i - y_j|^2 = sum_k (x_ik - y_jk)^2, a few features at a time: no array is larger than ``[m, n]``, in the
+    derivatives either.
+
+    Differences come before squares, so that points far from the origin lose no digits. The derivative is a product of
+    matrices, 2 sum_k (x_ik - y_jk) (dx_ik - dy_jk) multiplied out around the mean of y; it is off by a few units of
+    rounding of the largest |x_i - mean| or |y_j - mean|, wherever the origin is.
+
+    Where nothing is traced it is SciPy's, in the points' own precision, and nothing is compiled.
+
+    Args:
+      x: ``[m, d]``.
+      y: ``[n, d]``.
+
+    Returns:
+      ``[m, n]``, not negative; differentiable in both samples, in forward and in reverse mode, any number of times.
+
+    Example:
+      >>> print(squared_distances(jnp.array([[0.0, 1.0]]), jnp.array([[0.0, 1.0], [3.0, 5.0]])))
+      [[ 0. 25.]]
+    """
+    if not is_traced(x, y):
+        x, y = np.asarray(x), np.asarray(y)
+        dtype = np.result_type(x, y)
+        return cdist(x, y, "sqeuclidean").astype(dtype if np.issubdtype(dtype, np.floating) else float)
+    dtype = jnp.result_type(x, y, float)
+    return _squared_distances(jnp.asarray(x, dtype), jnp.asarray(y, dtype))
+
+
+def root(square: Array) -> Array:
+    """The square root with a derivative of 0, not infinity, at 0."""
+    some = square > 0
+    return jnp.where(some, jnp.sqrt(jnp.where(some, square, 1.0)), 0.0)
+
+
+def _pass(x: Array, y: Array) -> Array:
+    # An unrolled sum becomes one loop over the pairs; jnp.sum over a third axis is ten times slower on a CPU.
+    total = jnp.zeros((x.shape[0], y.shape[0]), x.dtype)
+    for k in range(x.shape[1]):
+        gap = x[:, k, None] - y[None, :, k]
+        total = total + gap * gap
+    return total
+
+
+@jax.custom_jvp
+@jax.jit
+def _squared_distances(x: Array, y: Array) -> Array:
+    if x.shape[1] <= _FEATURES:
+        return _pass(x, y)
+
+    def passes(points: Array) -> Array:
+        # Features of zeros, up to a whole number of passes, add nothing.
+        padded = jnp.pad(points, ((0, 0), (0, -points.shape[1] % _FEATURES)))
+        return jnp.swapaxes(padded.reshape(points.shape[0], -1, _FEATURES), 0, 1)
+
+    def add(total: Array, part: tuple[Array, Array]) -> tuple[Array, None]:
+        return total + _pass(*part), None
+
+    start = jnp.zeros((x.shape[0], y.shape[0]), x.dtype)
+    return jax.lax.scan(add, start, (passes(x), passes(y)))[0]
+
+
+@_squared_distances.defjvp
+def _squared_distances_jvp(points: tuple[Array, Array], steps: tuple[Array, Array]) -> tuple[Array, Array]:
+    (x, y), (dx, dy) = points, steps
+    value = _squared_distances(x, y)
+    middle = jax.lax.stop_gradient(jnp.mean(y, axis=0))
+    x, y = x - middle, y - middle
+    own = jnp.sum(x * dx, axis=1)[:, None] + jnp.sum(y * dy, axis=1)
+    highest = jax.lax.Precision.HIGHEST
+    crossed = jnp.matmul(dx, y.T, precision=highest) + jnp.matmul(x, dy.T, precision=highest)
+    return value, 2 * (own - crossed)

@@ -46,6 +46,7 @@ def canonical_order(points: np.ndarray, labels: np.ndarray | None = None) -> np.
       array([2, 1, 0])
     """
     columns = [*points.T] if labels is None else [*points.T, labels]
+    # Sorting compares numbers, so -0 and 0 tie.
     return np.lexsort(columns[::-1])
 
 

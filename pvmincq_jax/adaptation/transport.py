@@ -21,7 +21,7 @@ from pvmincq_jax._types import Array, ArrayLike, common_dtype
 from pvmincq_jax.matching.graph import check_reach, space_graph
 from pvmincq_jax.matching.matching import ExpectedMatching, draw_matchings
 from pvmincq_jax.matching.space import Metric, make_space
-from pvmincq_jax.matching.spread import MatchedSpread
+from pvmincq_jax.matching.spread import MatchedSpread, host_spread
 
 __all__ = ["Transport", "barycentres", "move", "pv_transport"]
 
@@ -79,17 +79,9 @@ def barycentres(source: ArrayLike, target: ArrayLike, pairs: ExpectedMatching, p
              [6.  ]])
     """
     source, target = np.asarray(source), np.asarray(target)
-
-    def gather(values: np.ndarray) -> np.ndarray:
-        return np.bincount(pairs.source, values, minlength=len(source))
-
-    weights = gather(pairs.weights)
-    share = pairs.weights / weights[pairs.source]
-    points = target[pairs.target]
-    mean = np.stack([gather(share * column) for column in points.T], axis=1)
-    moved = np.where(weights[:, None] > 0, mean, source).astype(target.dtype)
-    square = np.sum((points - moved[pairs.source]) ** 2, axis=1)
-    return Transport(source, moved, weights, gather(share * np.sqrt(square)), gather(share * square), pv, radius, pairs)
+    spread = host_spread(target, *pairs, len(source))
+    moved = np.where(spread.weights[:, None] > 0, spread.moved, source).astype(target.dtype)
+    return Transport(source, moved, *spread[1:], pv, radius, pairs)
 
 
 def pv_transport(

@@ -2,6 +2,7 @@
 
 - `space`, `graph`: two samples, a distance, and the pairs within a radius
 - `augment`, `matching`: random maximum matchings, and PV
+- `growth`, `radii`: the radius at which a maximum matching first has so many pairs
 - `curve`: PV as a function of the radius, the bottleneck radius, and radii at levels of PV
 - `selflabel`: labels carried over a matching (section 3.2), or by nearest neighbours
 - `spread`: the means of matched points, and how far the points are spread around them

@@ -64,17 +64,26 @@ class _Lanes(NamedTuple):
         return np.count_nonzero(self.of_slot.reshape(len(self.streams), -1) >= 0, axis=1)
 
 
-def _start(graph: RadiusGraph, seed: int, draws: Sequence[int]) -> _Lanes:
+def _start(graph: RadiusGraph, seed: int, draws: Sequence[int], held: np.ndarray | None) -> _Lanes:
     sources, targets = graph.source_rows.size, graph.target_rows.size
     streams = [np.random.default_rng([seed, draw]) for draw in draws]
     vertex = np.concatenate([stream.permutation(sources) for stream in streams])
-    unmatched = np.full(len(streams) * targets, -1)
-    return _Lanes(
-        streams, vertex, np.full(vertex.size, -1), unmatched, np.diff(graph.starts)[vertex], (sources, targets)
-    )
+    of_slot, of_target = np.full(vertex.size, -1), np.full(len(streams) * targets, -1)
+    if held is not None:
+        pairs = np.flatnonzero(held >= 0)
+        for lane in range(len(streams)):
+            slot = lane * sources + np.argsort(vertex[lane * sources : (lane + 1) * sources])[held[pairs]]
+            of_slot[slot], of_target[lane * targets + pairs] = lane * targets + pairs, slot
+    return _Lanes(streams, vertex, of_slot, of_target, np.diff(graph.starts)[vertex], (sources, targets))
 
 
-def draw_lanes(graph: RadiusGraph, seed: int, draws: Sequence[int], known: np.ndarray | None = None) -> np.ndarray:
+def draw_lanes(
+    graph: RadiusGraph,
+    seed: int,
+    draws: Sequence[int],
+    known: np.ndarray | None = None,
+    held: np.ndarray | None = None,
+) -> np.ndarray:
     """Draws maximum matchings; the draw of a given number does not depend on the others in the call.
 
     Args:
@@ -83,11 +92,12 @@ def draw_lanes(graph: RadiusGraph, seed: int, draws: Sequence[int], known: np.nd
       draws: the numbers of the draws in the series.
       known: one maximum matching, in the form of a row of the result. Its size spares each lane the proof that it has
         arrived, and its edges make any sparse part of the graph that holds them large enough for a maximum matching.
+      held: a matching that every lane starts from, in the same form. Its points stay matched.
 
     Returns:
       The source vertex matched with each target vertex, or -1 ``[draws, m_t]``.
     """
-    lanes = _start(graph, seed, draws)
+    lanes = _start(graph, seed, draws, held)
     if known is None:
         most = min(np.count_nonzero(np.diff(graph.starts)), np.count_nonzero(np.bincount(graph.neighbours)))
     else:

@@ -1,4 +1,4 @@
-"""The perturbed variation as a function of the radius, exactly, by growing one matching as edges come by length."""
+"""The perturbed variation as a function of the radius, exactly, and the radii at which it takes given values."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -7,9 +7,8 @@ import numpy as np
 
 from pvmincq_jax._checks import check_positive, check_rank
 from pvmincq_jax._types import ArrayLike, RadiusUnit
-from pvmincq_jax.matching.augment import draw_lanes
-from pvmincq_jax.matching.graph import space_graph
 from pvmincq_jax.matching.matching import pv_of
+from pvmincq_jax.matching.radii import path_lengths
 from pvmincq_jax.matching.space import Metric, Space, make_space
 
 __all__ = ["PVCurve", "bottleneck_radius", "grid_radii", "pv_curve"]
@@ -17,8 +16,6 @@ __all__ = ["PVCurve", "bottleneck_radius", "grid_radii", "pv_curve"]
 # Levels of PV, the natural scale of the radius: it follows the data on rotations and translations alike.
 PV_LEVELS = (0.6, 0.5, 0.4, 0.3, 0.2, 0.15, 0.1, 0.05, 0.02, 0.0)
 
-# More pairs than this are not held in memory at once (200 MB of distances).
-_DENSE_PAIRS = 25_000_000
 # Radii are above 0. Points that coincide are matched at the smallest one that keeps its digits when scaled.
 _SMALLEST = float(np.finfo(float).tiny)
 
@@ -46,9 +43,8 @@ def pv_curve(source: ArrayLike | None, target: ArrayLike | None, *, metric: Metr
 
     One matching grows: unmatched points of the smaller sample keep a forest of alternating paths, and the
     shortest edge that leaves the forest either extends it or completes a path, which is a step of PV at that length.
-    Completing a path dissolves one tree of the forest and leaves the others as they are.
 
-    Holds all distances in memory: 8 bytes for each of the m_s m_t pairs.
+    Holds the pairs up to the last radius in memory, about 30 bytes for each.
 
     Args:
       source: ``[m_s, d]``.
@@ -64,11 +60,10 @@ def pv_curve(source: ArrayLike | None, target: ArrayLike | None, *, metric: Metr
       (array([0.5, 2. ]), array([0.5, 0. ]))
     """
     space = make_space(source, target, metric)
-    sizes = space.source_rows.size, space.target_rows.size
-    lengths = _path_lengths(_all_distances(space), min(sizes))
+    pv = _pv_of_pairs(space)
+    lengths = path_lengths(space, np.arange(pv.size) + 1)
     last = np.flatnonzero(np.append(np.diff(lengths) > 0, True))
-    pv = np.array([pv_of(int(k) + 1, *sizes) for k in last])
-    return PVCurve(np.maximum(lengths[last], _SMALLEST), pv)
+    return PVCurve(np.maximum(lengths[last], _SMALLEST), pv[last])
 
 
 def bottleneck_radius(
@@ -94,19 +89,15 @@ def bottleneck_radius(
       2.0
     """
     space = make_space(source, target, metric)
-    sizes = space.source_rows.size, space.target_rows.size
     if np.ndim(pv) != 0 or not 0 <= pv < 1:
         raise ValueError(f"pv must be one number in [0, 1); it is {pv}")
-    least = pv_of(min(sizes), *sizes)
+    least = _pv_of_pairs(space)[-1]
     if 0 < pv < least:
         raise ValueError(
-            f"pv must be at least {least:g}, the smallest that samples of {sizes[0]} and {sizes[1]} points can reach, "
-            f"or 0 to match the whole smaller sample; it is {pv:g}"
+            f"pv must be at least {least:g}, the smallest that samples of {space.source_rows.size} and "
+            f"{space.target_rows.size} points can reach, or 0 to match the whole smaller sample; it is {pv:g}"
         )
-    needed = next((k for k in range(1, min(sizes)) if pv_of(k, *sizes) <= pv), min(sizes))
-    if sizes[0] * sizes[1] <= _DENSE_PAIRS:
-        return max(float(_path_lengths(_all_distances(space), needed)[-1]), _SMALLEST)
-    return max(_bisect(space, needed), _SMALLEST)
+    return float(_radii_at(space, np.array([max(pv, least)]))[0])
 
 
 def grid_radii(
@@ -142,90 +133,25 @@ def grid_radii(
         return np.sort(values)
     if unit not in ("pv", "bottleneck"):
         raise ValueError(f"radius_unit must be 'pv', 'bottleneck' or 'absolute'; it is {unit!r}")
-    curve = pv_curve(source, target, metric=metric)
     if unit == "bottleneck":
         check_positive("radii", values)
-        return np.sort(values * curve.radii[-1])
+        return np.sort(values * bottleneck_radius(source, target, metric=metric))
     if not np.all((values >= 0) & (values < 1)):
         raise ValueError(f"radii must be in [0, 1) as levels of PV; they are {values}")
     # Rounding in PV must not push a level that is met exactly to the next step.
-    levels = curve.pv[-1] + values * (1 - curve.pv[-1]) + 1e-12
-    return np.sort(curve.radii[np.argmax(curve.pv[None] <= levels[:, None], axis=1)])
+    space = make_space(source, target, metric)
+    least = _pv_of_pairs(space)[-1]
+    return np.sort(_radii_at(space, least + values * (1 - least) + 1e-12))
 
 
-def _all_distances(space: Space) -> np.ndarray:
-    """All distances, with the smaller sample in the rows."""
-    matrix = np.concatenate([block for _, block in space.blocks()])
-    return matrix if matrix.shape[0] <= matrix.shape[1] else np.ascontiguousarray(matrix.T)
+def _pv_of_pairs(space: Space) -> np.ndarray:
+    """PV of a maximum matching of 1, 2, .. pairs, up to all of the smaller sample."""
+    sizes = space.source_rows.size, space.target_rows.size
+    return np.array([pv_of(pairs, *sizes) for pairs in range(1, min(sizes) + 1)])
 
 
-def _path_lengths(distances: np.ndarray, needed: int) -> np.ndarray:
-    """The radius at which a maximum matching first has 1, 2, .., ``needed`` pairs.
-
-    Args:
-      distances: ``[rows, columns]``, not more rows than columns.
-      needed: at most the number of rows.
-
-    Returns:
-      ``[needed]``, never decreasing.
-    """
-    rows, columns = distances.shape
-    row_mate, column_mate = np.full(rows, -1), np.full(columns, -1)
-    # The forest: a tree for each unmatched row. Of a column outside it, the shortest edge from a row inside.
-    row_tree, column_tree = np.arange(rows), np.full(columns, -1)
-    via = np.argmin(distances, axis=0)
-    gap = distances[via, np.arange(columns)]
-    parent = np.full(columns, -1)
-    radius, lengths = 0.0, np.empty(needed)
-    for pairs in range(needed):
-        while True:
-            radius = max(radius, float(gap.min()))
-            new = np.flatnonzero(gap <= radius)
-            free = new[column_mate[new] < 0]
-            if free.size:
-                break
-            parent[new], column_tree[new] = via[new], row_tree[via[new]]
-            gap[new] = np.inf
-            grown = column_mate[new]
-            row_tree[grown] = column_tree[new]
-            near = distances[grown]
-            length = near.min(axis=0)
-            closer = np.flatnonzero((length < gap) & (column_tree < 0))
-            gap[closer], via[closer] = length[closer], grown[np.argmin(near[:, closer], axis=0)]
-        lengths[pairs] = radius
-        at = int(free[0])
-        parent[at], root = via[at], row_tree[via[at]]
-        while at >= 0:
-            row = parent[at]
-            row_mate[row], column_mate[at], at = at, row, row_mate[row]
-        gone = row_tree == root
-        row_tree[gone] = -1
-        # Columns that the tree held, or that it was closest to, look for the nearest row of the trees that are left.
-        lost = np.flatnonzero((column_tree == root) | ((column_tree < 0) & gone[via]))
-        column_tree[lost] = -1
-        rest = np.flatnonzero(row_tree >= 0)
-        if rest.size:
-            part = distances[np.ix_(rest, lost)]
-            shortest = np.argmin(part, axis=0)
-            via[lost], gap[lost] = rest[shortest], part[shortest, np.arange(lost.size)]
-    return lengths
-
-
-def _bisect(space: Space, needed: int) -> float:
-    """The bottleneck radius of samples with too many pairs for memory, by a few matchings of sparse graphs."""
-    radius = max(space.smallest(), _SMALLEST)
-    while True:
-        graph = space_graph(space, radius)
-        if np.count_nonzero(draw_lanes(graph, 0, [0]) >= 0) >= needed:
-            break
-        radius *= 2
-    lengths = np.unique(graph.distances)
-    below, enough = -1, lengths.size - 1
-    while enough - below > 1:
-        middle = (below + enough) // 2
-        part = graph.within(max(float(lengths[middle]), _SMALLEST))
-        if np.count_nonzero(draw_lanes(part, 0, [0]) >= 0) >= needed:
-            enough = middle
-        else:
-            below = middle
-    return float(lengths[enough])
+def _radii_at(space: Space, levels: np.ndarray) -> np.ndarray:
+    """The smallest radius at which PV is at most each level; every level can be reached."""
+    pv = _pv_of_pairs(space)
+    needed, place = np.unique([np.argmax(pv <= level) + 1 for level in levels], return_inverse=True)
+    return np.maximum(path_lengths(space, needed), _SMALLEST)[place]

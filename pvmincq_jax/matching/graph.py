@@ -128,9 +128,7 @@ def _tree_pays(space: Space, radius: float) -> bool:
     pairs = space.source_rows.size * space.target_rows.size
     if pairs <= PAIR_BLOCK:
         return False
-    some = space.source[:: max(1, space.source_rows.size // 64)]
-    lengths = space._replace(source=some).block(0, some.shape[0])
-    return bool(np.mean(lengths <= radius) < _TREE_DENSITY)
+    return bool(np.mean(space.some_lengths() <= radius) < _TREE_DENSITY)
 
 
 def _all_edges(space: Space, radius: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

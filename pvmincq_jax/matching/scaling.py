@@ -13,8 +13,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from pvmincq_jax._checks import check_count, check_finite, check_points, check_positive, check_same_dimension, is_traced
+from pvmincq_jax._distances import root, squared_distances
 from pvmincq_jax._types import Array, ArrayLike
-from pvmincq_jax.matching.spread import MatchedSpread
+from pvmincq_jax.matching.spread import MatchedSpread, plan_spread
 
 __all__ = ["ScaledMatching", "ScaledTransport", "scaled_matching", "scaled_transport"]
 
@@ -58,10 +59,8 @@ def radius_affinity(source: ArrayLike, target: ArrayLike, radius: ArrayLike, sof
     check_finite("softness", softness)
     if not is_traced(softness) and np.any(np.asarray(softness) < 0):
         raise ValueError(f"softness must not be negative; it is {softness}")
-    source, target = jnp.asarray(source), jnp.asarray(target)
-    square = jnp.sum((source[:, None] - target[None]) ** 2, axis=-1)
-    # The root of 0 has no derivative; points that coincide stay within the radius whichever way they move.
-    ratio = jnp.where(square > 0, jnp.sqrt(jnp.where(square > 0, square, 1.0)), 0.0) / radius
+    # Points that coincide stay within the radius whichever way they move: their root's derivative of 0 is right.
+    ratio = root(squared_distances(source, target)) / radius
     soft = jnp.asarray(softness, ratio.dtype)
     width = jnp.where(soft > 0, soft, 1.0)
     return jnp.where(soft > 0, jax.nn.sigmoid((1 - ratio) / width), (ratio <= 1).astype(ratio.dtype))
@@ -166,11 +165,4 @@ def scaled_transport(
     """
     affinity = radius_affinity(source, target, radius, softness)
     matching = scaled_matching(affinity, min(affinity.shape) if pairs is None else pairs, iterations=iterations)
-    weights = matching.weights
-    share = matching.plan / jnp.where(weights > 0, weights, 1.0)[:, None]
-    target = jnp.asarray(target)
-    moved = share @ target
-    square = jnp.sum((moved[:, None] - target[None]) ** 2, axis=-1)
-    distance = jnp.where(square > 0, jnp.sqrt(jnp.where(square > 0, square, 1.0)), 0.0)
-    spread = MatchedSpread(moved, weights, jnp.sum(share * distance, axis=1), jnp.sum(share * square, axis=1))
-    return ScaledTransport(spread, matching)
+    return ScaledTransport(plan_spread(jnp.asarray(target), matching.plan), matching)

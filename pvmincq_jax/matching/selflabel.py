@@ -6,7 +6,7 @@ import numpy as np
 
 from pvmincq_jax._checks import check_count, check_labels
 from pvmincq_jax._types import ArrayLike
-from pvmincq_jax.matching.graph import space_graph
+from pvmincq_jax.matching.graph import check_reach, space_graph
 from pvmincq_jax.matching.matching import ExpectedMatching, MatchingDraws, draw_matchings
 from pvmincq_jax.matching.space import Metric, Precomputed, make_space
 
@@ -102,12 +102,7 @@ def self_label(
     size = _source_size(source, metric)
     labels = _checked_labels(source_labels, size) if size else None
     # Without a source to speak of, the space raises the error.
-    graph = space_graph(make_space(source, target, metric, ties=labels), radius)
-    if not graph.neighbours.size:
-        raise ValueError(
-            f"radius {radius:g} leaves every point unmatched: the smallest distance between source and target "
-            f"is {graph.nearest:g}"
-        )
+    graph = check_reach(space_graph(make_space(source, target, metric, ties=labels), radius))
     return carry_labels(draw_matchings(graph, draws, seed=seed), source_labels)
 
 

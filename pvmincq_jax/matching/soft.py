@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from pvmincq_jax._checks import check_points, check_positive, check_rank, check_same_dimension
+from pvmincq_jax._distances import root, squared_distances
 from pvmincq_jax._types import Array, ArrayLike
 
 __all__ = ["SoftMatching", "soft_eps_h", "soft_matching", "soft_pv"]
@@ -79,8 +80,7 @@ def soft_matching(
 
 @partial(jax.jit, static_argnames="iterations")
 def _soft_matching(source: Array, target: Array, radius: Array, temperature: Array, iterations: int) -> SoftMatching:
-    square = jnp.sum((source[:, None] - target[None]) ** 2, axis=-1)
-    edges = jax.nn.sigmoid((1 - square / radius**2) / temperature)
+    edges = jax.nn.sigmoid((1 - squared_distances(source, target) / radius**2) / temperature)
     # K, a and b are held divided by exp(1/t), exp(-1/2t) and exp(-1/2t), which keeps them inside the floats' range.
     alone = jnp.exp(-0.5 / temperature)
     kernel = jnp.exp((edges - 1) / temperature) - alone**2
@@ -147,11 +147,6 @@ def soft_eps_h(source_votes: ArrayLike, target_votes: ArrayLike, pair_weights: A
             f"pair_weights must have a row per source point and a column per target point "
             f"({np.shape(source_votes)[0]}, {np.shape(target_votes)[0]}); their shape is {np.shape(pair_weights)}"
         )
-    source_votes, target_votes = jnp.asarray(source_votes), jnp.asarray(target_votes)
-    # sum_j (h_s - h_t)^2 by its three products: [m_s, m_t] instead of [m_s, m_t, n].
-    lengths = jnp.sum(source_votes**2, axis=1)[:, None] + jnp.sum(target_votes**2, axis=1)[None]
-    square = (lengths - 2 * source_votes @ target_votes.T) / source_votes.shape[1]
+    square = squared_distances(source_votes, target_votes) / np.shape(source_votes)[1]
     total = jnp.sum(pair_weights)
-    mean = jnp.sum(pair_weights * square) / jnp.maximum(total, jnp.finfo(square.dtype).tiny)
-    some = mean > 0
-    return jnp.where(some, jnp.sqrt(jnp.where(some, mean, 1.0)), 0.0)
+    return root(jnp.sum(pair_weights * square) / jnp.maximum(total, jnp.finfo(square.dtype).tiny))

@@ -11,6 +11,7 @@ import numpy as np
 from scipy.spatial import cKDTree
 
 from pvmincq_jax._checks import check_finite, check_points, check_rank, check_same_dimension
+from pvmincq_jax._samples import canonical_order
 from pvmincq_jax._types import ArrayLike
 
 __all__ = ["Metric", "Precomputed"]
@@ -84,6 +85,20 @@ class Space(NamedTuple):
         """The target as source."""
         matrix = None if self.matrix is None else self.matrix.T
         return Space(self.target, self.source, self.power, matrix, self.target_rows, self.source_rows)
+
+    def part(self, sources: np.ndarray, targets: np.ndarray) -> "Space":
+        """The space of some of the vertices."""
+        rows = self.source_rows[sources], self.target_rows[targets]
+        if self.matrix is not None:
+            return Space(None, None, self.power, self.matrix[np.ix_(sources, targets)], *rows)
+        assert self.source is not None
+        assert self.target is not None
+        return Space(self.source[sources], self.target[targets], self.power, None, *rows)
+
+    def some_lengths(self) -> np.ndarray:
+        """Distances of a few sources to all targets."""
+        few = np.arange(0, self.source_rows.size, max(1, self.source_rows.size // 64))
+        return self.part(few, np.arange(self.target_rows.size)).block(0, few.size)
 
     def smallest(self) -> float:
         """The distance of the closest pair."""
@@ -192,9 +207,7 @@ def make_space(
     for name, points in (("source", x), ("target", y)):
         if np.abs(points).max() > _LARGEST:
             raise ValueError(f"{name} holds {np.abs(points).max():g}; coordinates up to {_LARGEST:g} can be measured")
-    # Sorted by the first coordinate, then the second, and so on; adding 0 turns -0 into 0.
-    source_rows = np.lexsort([*([] if ties is None else [ties]), *(x + 0.0).T[::-1]])
-    target_rows = np.lexsort((y + 0.0).T[::-1])
+    source_rows, target_rows = canonical_order(x, ties), canonical_order(y)
     x, y = x[source_rows], y[target_rows]
     power, matrix = 2.0, None
     if isinstance(metric, str):

@@ -1,16 +1,22 @@
 """Where the matched target points of each source point lie: their mean and how far they are spread around it."""
 
+from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from types import ModuleType
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from scipy.sparse import csr_array
 
 from pvmincq_jax._checks import check_length, check_points, check_rank, check_sample_weights, is_traced
+from pvmincq_jax._distances import root, squared_distances
 from pvmincq_jax._types import Array, ArrayLike
 
 __all__ = ["MatchedSpread", "matched_spread"]
+
+_Map = Callable[[Any], Any]
 
 
 class MatchedSpread(NamedTuple):
@@ -68,15 +74,75 @@ def matched_spread(
         if not is_traced(index) and np.any((np.asarray(index) < 0) | (np.asarray(index) >= limit)):
             raise ValueError(f"{name} must lie in [0, {limit - 1}]; it reaches from {np.min(index)} to {np.max(index)}")
     target = jnp.asarray(target)
-    dtype = jnp.result_type(target, float)
     source_index, target_index = jnp.asarray(source_index), jnp.asarray(target_index)
-    pair_weights = jnp.asarray(pair_weights, dtype)
-    gather = partial(jax.ops.segment_sum, segment_ids=source_index, num_segments=size)
-    weights = gather(pair_weights)
-    share = pair_weights / jnp.where(weights > 0, weights, 1.0)[source_index]
-    points = target[target_index]
-    moved = gather(share[:, None] * points)
-    squared = jnp.sum((points - moved[source_index]) ** 2, axis=-1)
-    # The root of 0 has no derivative; a point at its own mean has one of 0.
-    distance = jnp.where(squared > 0, jnp.sqrt(jnp.where(squared > 0, squared, 1.0)), 0.0)
-    return MatchedSpread(moved, weights, gather(share * distance), gather(share * squared))
+    pair_weights = jnp.asarray(pair_weights, jnp.result_type(target, float))
+    total = partial(jax.ops.segment_sum, segment_ids=source_index, num_segments=size)
+
+    # What a feature gives to the pairs is computed again on the way back rather than kept for all features.
+    def means(share: Array) -> Array:
+        mean = jax.checkpoint(lambda column: total(share * column[target_index]))
+        return jax.lax.map(mean, target.T).T
+
+    @jax.checkpoint
+    def add(square: Array, column: tuple[Array, Array]) -> tuple[Array, None]:
+        moved, target = column
+        return square + (target[target_index] - moved[source_index]) ** 2, None
+
+    def squares(moved: Array) -> Array:
+        return jax.lax.scan(add, jnp.zeros_like(pair_weights), (moved.T, target.T))[0]
+
+    return _spread(pair_weights, total, lambda values: values[source_index], means, squares, root, jnp)
+
+
+def plan_spread(target: Array, plan: Array) -> MatchedSpread:
+    """`matched_spread` for a matrix of pair weights ``[m_s, m_t]``."""
+    return _spread(
+        plan,
+        partial(jnp.sum, axis=1),
+        lambda values: values[:, None],
+        lambda share: share @ target,
+        lambda moved: squared_distances(moved, target),
+        root,
+        jnp,
+    )
+
+
+def host_spread(
+    target: np.ndarray, source_index: np.ndarray, target_index: np.ndarray, pair_weights: np.ndarray, size: int
+) -> MatchedSpread:
+    """`matched_spread` in NumPy, which compiles nothing for a new number of pairs."""
+
+    def means(share: np.ndarray) -> np.ndarray:
+        return csr_array((share, (source_index, target_index)), shape=(size, target.shape[0])) @ target
+
+    def squares(moved: np.ndarray) -> np.ndarray:
+        square = np.zeros(len(pair_weights))
+        for k in range(target.shape[1]):
+            square += (target[target_index, k] - moved[source_index, k]) ** 2
+        return square
+
+    def total(values: np.ndarray) -> np.ndarray:
+        return np.bincount(source_index, values, minlength=size)
+
+    return _spread(pair_weights, total, lambda values: values[source_index], means, squares, np.sqrt, np)
+
+
+def _spread(
+    pair_weights: Any, total: _Map, at_source: _Map, means: _Map, squares: _Map, root: _Map, xp: ModuleType
+) -> MatchedSpread:
+    """The equations of `matched_spread`, for any way to hold pairs.
+
+    Args:
+      pair_weights: p.
+      total: from numbers of pairs, their sums by source point.
+      at_source: from numbers of source points, those of the pairs.
+      means: from p_st / P_s, z ``[m_s, d]``.
+      squares: from z, the |x_t - z_s|^2 of the pairs.
+      root: of numbers of pairs.
+      xp: NumPy or JAX's NumPy.
+    """
+    weights = total(pair_weights)
+    share = pair_weights / at_source(xp.where(weights > 0, weights, 1.0))
+    moved = means(share)
+    square = squares(moved)
+    return MatchedSpread(moved, weights, total(share * root(square)), total(share * square))

@@ -6,9 +6,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import maximum_flow
 
 import pvmincq_jax as pvm
-from pvmincq_jax.matching import curve as curve_module
+from pvmincq_jax.datasets import draw_moons
+from pvmincq_jax.matching import radii as radii_module
+from pvmincq_jax.matching.radii import path_lengths
+from pvmincq_jax.matching.space import make_space
 
 
 def _samples(seed, sizes, grid):
@@ -103,14 +108,86 @@ def test_precomputed_and_function():
     assert function == pytest.approx(plain.radii[-1], rel=1e-14)
 
 
-@pytest.mark.parametrize("pv", [0.0, 0.3])
-def test_bottleneck_without_all_pairs_in_memory(pv, monkeypatch):
-    for seed, grid in ((4, False), (5, True), (6, False)):
-        source, target = _samples(seed, (60, 60), grid)
-        expected = pvm.bottleneck_radius(source, target, pv)
-        with monkeypatch.context() as patch:
-            patch.setattr(curve_module, "_DENSE_PAIRS", 0)
-            assert pvm.bottleneck_radius(source, target, pv) == expected
+def _size(distances, radius):
+    """The size of a maximum matching of the pairs up to the radius, by SciPy's maximum flow."""
+    sources, targets = distances.shape
+    rows, columns = np.nonzero(distances <= radius)
+    begin, end = sources + targets, sources + targets + 1
+    tail = np.concatenate([rows, np.full(sources, begin), sources + np.arange(targets)])
+    head = np.concatenate([sources + columns, np.arange(sources), np.full(targets, end)])
+    network = csr_array((np.ones(tail.size, np.int32), (tail, head)), shape=(end + 1, end + 1))
+    return int(maximum_flow(network, begin, end, method="dinic").flow_value)
+
+
+def _by_all_lengths(distances):
+    """The radius of 1, 2, .. pairs, by a matching at every distance that occurs."""
+    lengths = np.unique(distances)
+    sizes = np.array([_size(distances, length) for length in lengths])
+    return np.array([lengths[np.argmax(sizes >= pairs)] for pairs in range(1, min(distances.shape) + 1)])
+
+
+_METRICS = ["euclidean", "cityblock", "chebyshev", 3.0, np.array([[2.0, 0.5], [0.5, 1.0]]), "precomputed", "function"]
+
+
+@pytest.mark.parametrize("small", [True, False])
+@settings(max_examples=50, deadline=None)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    sizes=st.tuples(st.integers(1, 24), st.integers(1, 24)),
+    grid=st.booleans(),
+    metric=st.sampled_from(range(len(_METRICS))),
+    data=st.data(),
+)
+def test_radii_by_a_matching_at_every_distance(small, seed, sizes, grid, metric, data):
+    source, target = _samples(seed, sizes, grid)
+    metric = _METRICS[metric]
+    if isinstance(metric, str) and metric == "precomputed":
+        metric = pvm.Precomputed(np.random.default_rng(seed).integers(0, 9, sizes) / 4)
+    elif isinstance(metric, str) and metric == "function":
+        metric = _minimum
+    space = make_space(source, target, metric)
+    expected = _by_all_lengths(space.block(0, sizes[0]))
+    every = np.arange(min(sizes)) + 1
+    needed = np.array(sorted(data.draw(st.sets(st.sampled_from(every.tolist()), min_size=1))))
+    # Guesses from tiny parts, and graphs that are far too small at first, lead to the same radii.
+    tiny = {"_SMALL": 2, "_PARTS": (1, 2), "_FAR": 2, "_EDGES": 8, "_TRIES": 3}
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in {} if small else tiny.items():
+            patch.setattr(radii_module, name, value)
+        np.testing.assert_array_equal(path_lengths(space, every), expected)
+        np.testing.assert_array_equal(path_lengths(space, needed), expected[needed - 1])
+
+
+def _minimum(x, y):
+    return float(np.abs(x - y).min())
+
+
+@pytest.mark.parametrize("kind", ["moons", "one law", "far outliers", "grid", "many features", "unequal"])
+def test_radii_of_larger_samples(kind):
+    rng = np.random.default_rng(8)
+    source, target = {
+        "moons": lambda: (draw_moons(350, rng)[0], draw_moons(350, rng, angle=30)[0]),
+        "one law": lambda: (rng.uniform(size=(900, 2)), rng.uniform(size=(900, 2))),
+        "far outliers": lambda: (rng.standard_cauchy((700, 2)), rng.standard_cauchy((700, 2))),
+        "grid": lambda: (rng.integers(0, 12, (700, 2)).astype(float), rng.integers(0, 14, (700, 2)).astype(float)),
+        "many features": lambda: (rng.normal(size=(700, 30)), rng.normal(size=(700, 30)) + 0.5),
+        "unequal": lambda: (rng.normal(size=(2000, 2)), rng.normal(size=(650, 2)) + 1),
+    }[kind]()
+    space = make_space(source, target)
+    distances = space.block(0, len(source))
+    rows = min(distances.shape)
+    needed = np.unique((np.array([0.01, 0.3, 0.5, 0.7, 0.71, 0.9, 0.98, 1.0]) * rows).astype(int))
+    for pairs, radius in zip(needed, path_lengths(space, needed)):
+        assert np.any(distances == radius)
+        assert _size(distances, radius) >= pairs > _size(distances, np.nextafter(radius, -1))
+    assert pvm.bottleneck_radius(target, source) == radius
+    levels = np.array([0.5, 0.1, 0.0])
+    curve = pvm.pv_curve(source, target)
+    at = [curve.radii[np.argmax((curve.pv - curve.pv[-1]) / (1 - curve.pv[-1]) <= level + 1e-12)] for level in levels]
+    np.testing.assert_array_equal(pvm.grid_radii(source, target, levels, "pv"), at)
+    np.testing.assert_array_equal(pvm.grid_radii(source, target, [0.5, 2], "bottleneck"), [radius / 2, 2 * radius])
+    order = rng.permutation(len(source)), rng.permutation(len(target))
+    np.testing.assert_array_equal(pvm.grid_radii(source[order[0]], target[order[1]], levels, "pv"), at)
 
 
 def test_unequal_sizes():
