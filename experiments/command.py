@@ -10,7 +10,6 @@ import numpy as np
 
 from experiments.cache import OFF, cache_folder
 from experiments.engine import available_cores
-from experiments.figures_style import save
 
 __all__ = ["Command", "as_table", "mean_and_error", "names", "note", "number", "write"]
 
@@ -20,8 +19,8 @@ OUT/results.jsonl gets a line as soon as a cell is finished, and the tables are 
 after being stopped in any way, or with more runs, the command goes on where the file ends; at most the cells at work
 are lost. A file from other settings or versions is refused.
 
-Several machines: `dask scheduler` on one, `dask worker ADDRESS --nthreads 1` in this folder on each, as many as it has
-cores, and --dask ADDRESS here.
+Several machines: `python -m dask scheduler` on one, `python -m dask worker ADDRESS --nthreads 1` in a checkout on each,
+as many as it has cores, and --dask ADDRESS here.
 """
 
 
@@ -170,6 +169,8 @@ def write(out: Path, name: str, text: str, draw: Any = None) -> None:
     print(text)
     (out / f"{name}.md").write_text(text + "\n", encoding="utf-8")
     if draw is not None:
+        from experiments.figures_style import save  # and Matplotlib, which workers do without
+
         save(out, name, draw)
     note(f"written to {out / name}.md" + (" .png .pdf" if draw is not None else ""))
 

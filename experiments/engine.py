@@ -15,7 +15,7 @@ import tempfile
 import threading
 import time
 import traceback
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import CancelledError, Executor, Future, wait
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
@@ -34,7 +34,6 @@ ONE_THREAD = {
 DEATHS = 2
 # A cell is plain values, so that it needs no import to be sent, and can be a key.
 Cell = tuple[str | int | float, ...]
-Variables = tuple[tuple[str, str], ...]
 # JAX is one to a process: a Dask worker of several threads computes one cell at a time.
 _one_at_a_time = threading.Lock()
 _held: list[IO[str]] = []
@@ -113,11 +112,11 @@ def _claim_core() -> None:
 
 
 @functools.cache
-def _settle(environment: Variables) -> None:
-    """One core, one thread and the caller's environment, once in a worker's life and before its first cell."""
+def _settle() -> None:
+    """One core and one thread, once in a worker's life and before its first cell."""
     from threadpoolctl import threadpool_limits
 
-    os.environ.update(dict(environment) | ONE_THREAD)
+    os.environ.update(ONE_THREAD)
     threadpool_limits(1)  # of what the pool's own imports have loaded
     _claim_core()
 
@@ -128,11 +127,11 @@ def _end_with(parent: int) -> None:
     os._exit(1)
 
 
-def _begin(parent: int, environment: Variables) -> None:
+def _begin(parent: int) -> None:
     """The start of a worker on this machine: the parent sees to Ctrl-C, and a parent that is killed ends it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
-    _settle(environment)
+    _settle()
 
 
 def _call(work: str, shared: Any, cell: Cell) -> Outcome:
@@ -143,20 +142,19 @@ def _call(work: str, shared: Any, cell: Cell) -> Outcome:
         return Outcome(cell, None, traceback.format_exc())
 
 
-def _attempt(work: str, shared: Any, environment: Variables, cell: Cell) -> Outcome:
+def _attempt(work: str, shared: Any, cell: Cell) -> Outcome:
     """One cell in a worker's life."""
     with _one_at_a_time:
-        _settle(environment)
+        _settle()
         return _call(work, shared, cell)
 
 
 @contextlib.contextmanager
-def _processes(jobs: int, environment: Variables) -> Iterator[tuple[Executor, Callable[[], int]]]:
+def _processes(jobs: int) -> Iterator[tuple[Executor, Callable[[], int]]]:
     """Worker processes on this machine, and how many there are."""
     from joblib.externals.loky import ProcessPoolExecutor
 
-    given = (os.getpid(), environment)
-    pool = ProcessPoolExecutor(jobs, initializer=_begin, initargs=given, env=dict(environment) | ONE_THREAD)
+    pool = ProcessPoolExecutor(jobs, initializer=_begin, initargs=(os.getpid(),))
     try:
         yield pool, lambda: jobs
     finally:
@@ -209,7 +207,6 @@ def run_cells(
     shared: Any = None,
     jobs: int = 1,
     dask: str | None = None,
-    environment: Mapping[str, str] | None = None,
     order: Order | None = None,
     at_work: Callable[[list[Cell]], None] = lambda cells: None,
 ) -> Generator[Outcome]:
@@ -221,7 +218,6 @@ def run_cells(
       shared: what all cells are given, plain values.
       jobs: worker processes; 0 computes in this process.
       dask: address of a Dask scheduler, whose workers then compute; ``jobs`` has no part in it.
-      environment: variables for the workers, set before they load a library.
       order: families and weights; by default a family is a cell's first value.
       at_work: told which cells are being computed, whenever that changes.
 
@@ -236,19 +232,18 @@ def run_cells(
             at_work([cell])
             yield _call(work, shared, cell)
         return
-    given = tuple(sorted((environment or {}).items()))
     queue = _Queue(cells, order or Order())
     while queue.left or queue.suspects:
-        pool = _cluster(dask) if dask is not None else _processes(min(jobs, len(cells)), given)
+        pool = _cluster(dask) if dask is not None else _processes(min(jobs, len(cells)))
         with _reported(dask), pool as (executor, workers):
-            yield from _until_broken(executor, workers, queue, (work, shared, given), at_work)
+            yield from _until_broken(executor, workers, queue, (work, shared), at_work)
 
 
 def _until_broken(
     executor: Executor,
     workers: Callable[[], int],
     queue: _Queue,
-    given: tuple[str, Any, Variables],
+    given: tuple[str, Any],
     at_work: Callable[[list[Cell]], None],
 ) -> Iterator[Outcome]:
     """Computes until nothing is left, or until a process has died, which ends a pool of processes."""
@@ -257,8 +252,8 @@ def _until_broken(
         while (cell := queue.take(list(busy.values()), workers())) is not None:
             try:
                 busy[executor.submit(_attempt, *given, cell)] = cell
-            except BrokenProcessPool:  # one that had nothing to do was killed
-                queue.left.insert(0, cell)
+            except BrokenProcessPool:  # a process died that had nothing to do
+                yield from queue.died([cell])
                 break
         if not busy:
             return

@@ -22,7 +22,7 @@ def act(folder: str, cell: Any) -> dict[str, Any]:
     if deed == "sleep":
         time.sleep(0.2)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
-    threads = [os.environ.get(name) for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "SAID")]
+    threads = [os.environ.get(name) for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")]
     return {"square": number**2, "cores": cores, "threads": threads, "process": os.getpid()}
 
 
