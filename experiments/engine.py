@@ -30,8 +30,6 @@ ONE_THREAD = {
     "PJRT_NPROC": "1",
     "JAX_PLATFORMS": "cpu",
 }
-# How often a cell that is alone at work may take its worker down with it.
-DEATHS = 2
 # A cell is plain values, so that it needs no import to be sent, and can be a key.
 Cell = tuple[str | int | float, ...]
 # JAX is one to a process: a Dask worker of several threads computes one cell at a time.
@@ -166,38 +164,15 @@ def _cluster(address: str) -> Iterator[tuple[Executor, Callable[[], int]]]:
     """The workers of a Dask cluster, and how many there are now."""
     from distributed import Client
 
-    with Client(address) as client:
-        executor = client.get_executor(pure=False)
-        try:
-            yield executor, lambda: len(client.nthreads())
-        finally:
-            executor.shutdown(wait=False)
-
-
-class _Queue:
-    """Cells that wait, and those that have taken a worker down with them and are tried again, each alone."""
-
-    def __init__(self, cells: Sequence[Cell], order: Order) -> None:
-        self.left, self.suspects, self.order = list(cells), list[Cell](), order
-        self.deaths: dict[Cell, int] = {}
-
-    def take(self, busy: Sequence[Cell], workers: int) -> Cell | None:
-        if self.suspects:
-            return None if busy else self.suspects.pop()
-        if not self.left or len(busy) >= max(workers, 1):
-            return None
-        cell = next_cell(self.left, busy, self.order)
-        self.left.remove(cell)
-        return cell
-
-    def died(self, cells: Sequence[Cell]) -> Iterator[Outcome]:
-        """Whose fault it was is known if one was at work alone."""
-        for cell in cells:
-            self.deaths[cell] = self.deaths.get(cell, 0) + (len(cells) == 1)
-            if self.deaths[cell] < DEATHS:
-                self.suspects.append(cell)
-            else:
-                yield Outcome(cell, None, f"its worker died {DEATHS} times")
+    try:
+        with Client(address) as client:
+            executor = client.get_executor(pure=False)
+            try:
+                yield executor, lambda: len(client.nthreads())
+            finally:
+                executor.shutdown(wait=False)
+    except (OSError, CancelledError) as error:
+        raise ConnectionError(f"no Dask scheduler at {address}: {error or 'it has ended'}") from None
 
 
 def run_cells(
@@ -232,64 +207,57 @@ def run_cells(
             at_work([cell])
             yield _call(work, shared, cell)
         return
-    queue = _Queue(cells, order or Order())
-    while queue.left or queue.suspects:
-        pool = _cluster(dask) if dask is not None else _processes(min(jobs, len(cells)))
-        with _reported(dask), pool as (executor, workers):
-            yield from _until_broken(executor, workers, queue, (work, shared), at_work)
+    left, begin = list(cells), functools.partial(_attempt, work, shared)
+    while left:
+        with _cluster(dask) if dask is not None else _processes(min(jobs, len(cells))) as (executor, workers):
+            dead = yield from _until_broken(executor, workers, left, begin, order or Order(), at_work)
+        for cell in dead:
+            at_work([cell])
+            yield _alone(cell, begin)
 
 
 def _until_broken(
     executor: Executor,
     workers: Callable[[], int],
-    queue: _Queue,
-    given: tuple[str, Any],
+    left: list[Cell],
+    begin: Callable[[Cell], Outcome],
+    order: Order,
     at_work: Callable[[list[Cell]], None],
-) -> Iterator[Outcome]:
-    """Computes until nothing is left, or until a process has died, which ends a pool of processes."""
+) -> Generator[Outcome, None, list[Cell]]:
+    """Computes what is left, or until a process dies, which ends a pool; returns the cells that were at work then."""
     busy: dict[Future[Outcome], Cell] = {}
-    while True:
-        while (cell := queue.take(list(busy.values()), workers())) is not None:
+    dead: list[Cell] = []
+    while not dead and (left or busy):
+        while left and len(busy) < max(workers(), 1):
+            cell = next_cell(left, list(busy.values()), order)
             try:
-                busy[executor.submit(_attempt, *given, cell)] = cell
+                busy[executor.submit(begin, cell)] = cell
             except BrokenProcessPool:  # a process died that had nothing to do
-                yield from queue.died([cell])
-                break
-        if not busy:
-            return
+                return [*busy.values()]
+            left.remove(cell)
         at_work(list(busy.values()))
         # Not for ever: further workers may join a cluster.
         done = wait(busy, timeout=5, return_when="FIRST_COMPLETED").done
-        broken = any(isinstance(_error(future), BrokenProcessPool) for future in done)
-        dead = []
-        for future in wait(busy).done if broken else done:
-            cell, error = busy.pop(future), _error(future)
+        if any(isinstance(future.exception(), BrokenProcessPool) for future in done):
+            done = wait(busy).done  # the others are told in a moment, or have finished
+        for future in done:
+            cell, error = busy.pop(future), future.exception()
             if error is None:
                 yield future.result()
             elif isinstance(error, BrokenProcessPool):
                 dead.append(cell)
             else:
                 yield Outcome(cell, None, f"{type(error).__name__}: {error}")
-        if broken:
-            yield from queue.died(dead)
-            return
+    return dead
 
 
-def _error(future: Future[Outcome]) -> BaseException | None:
-    try:
-        return future.exception()
-    except CancelledError:
-        raise ConnectionError("it has ended") from None
-
-
-@contextlib.contextmanager
-def _reported(dask: str | None) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        if dask is None:
-            raise
-        raise ConnectionError(f"no Dask scheduler at {dask}: {error}") from None
+def _alone(cell: Cell, begin: Callable[[Cell], Outcome]) -> Outcome:
+    """Once more, in a process of its own, so that a cell that takes its worker down takes no other cell with it."""
+    with _processes(1) as (executor, _):
+        try:
+            return executor.submit(begin, cell).result()
+        except BrokenProcessPool:
+            return Outcome(cell, None, "its worker died, and died again where it was alone")
 
 
 def on_one_core(function: Callable[[], None]) -> int:

@@ -36,7 +36,7 @@ from experiments.command import Command, as_table, names, write
 from experiments.drawn_species import SIZES, drawn_task
 from experiments.figures_style import points
 from experiments.methods import METHODS as TABLE1
-from experiments.study import Study, run_study
+from experiments.study import run_accuracies
 from pvmincq_jax.datasets import DomainTask
 
 __all__ = ["MEASURES", "METHODS", "PAIRS", "SPECIES", "compute", "load", "main", "penguins_task"]
@@ -238,17 +238,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--drawn", action="store_true", help="drawn species, on which the rules were settled")
     options = parser.parse_args(arguments)
     methods, runs, columns = options.methods, options.runs, list(tasks(options.drawn))
-    cells = [(method, task, run) for task in columns for method in methods for run in range(runs)]
     settings = {"seed": options.seed, "drawn": options.drawn}
-    study = Study(
-        "experiments.penguins:compute",
-        ("method", "task", "run"),
-        settings,
-        cells,
-        lambda one: f"{one['accuracy']:.1f} %",
-    )
-    records = run_study(study, options).whole()
-    found = {m: [[records[m, task, run]["accuracy"] for run in range(runs)] for task in columns] for m in methods}
+    records = run_accuracies("penguins", ("method", "task"), (methods, columns), settings, options)
+    found = {m: [[one["accuracy"] for one in records[m, task]] for task in columns] for m in methods}
     text = [
         "Accuracy in per cent on the part of the target that was not learnt from, mean ± standard error over",
         f"{runs} runs, seed {options.seed}",

@@ -12,7 +12,7 @@ from experiments.cache import switch_cache_on
 from experiments.engine import Cell, Order, Outcome, run_cells
 from experiments.results import ResultsFile, open_results
 
-__all__ = ["Finished", "Study", "run_study"]
+__all__ = ["Finished", "Study", "run_accuracies", "run_study"]
 
 
 class Study(NamedTuple):
@@ -182,6 +182,35 @@ def run_study(study: Study, options: argparse.Namespace) -> Finished:
     except ValueError as error:
         _end(str(error))
     return Finished(found, failed, time.perf_counter() - began)
+
+
+def run_accuracies(
+    module: str,
+    fields: tuple[str, str],
+    names: tuple[Sequence[str], Sequence[str]],
+    settings: dict[str, Any],
+    options: argparse.Namespace,
+) -> dict[tuple[str, str], list[dict[str, Any]]]:
+    """A study of accuracies in per cent, by two names and the run.
+
+    Args:
+      module: under experiments, with ``compute(settings, first, second, run)``.
+      fields: what the two names are.
+      names: all of the first and all of the second.
+      settings: see `Study`.
+      options: see `run_study`, and ``runs``.
+
+    Returns:
+      The lines of all runs by the two names.
+    """
+    cells = [(first, second, run) for second in names[1] for first in names[0] for run in range(options.runs)]
+    study = Study(
+        f"experiments.{module}:compute", (*fields, "run"), settings, cells, lambda one: f"{one['accuracy']:.1f} %"
+    )
+    found: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for (first, second, _), record in run_study(study, options).whole().items():
+        found.setdefault((str(first), str(second)), []).append(record)
+    return found
 
 
 def _end(message: str) -> NoReturn:

@@ -20,7 +20,7 @@ from experiments.command import Command, as_table, names, number, write
 from experiments.figures_style import bare, points
 from experiments.methods import METHODS, Fitted
 from experiments.shifts import draw_shape
-from experiments.study import Study, run_study
+from experiments.study import run_accuracies
 from pvmincq_jax.datasets import DomainTask, draw_moons
 
 __all__ = ["CASES", "compute", "limits_task", "main", "picture"]
@@ -155,22 +155,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("--per-class", type=number(10), help=f"half of a domain's points{parser.default('per_class')}")
     options = parser.parse_args(arguments)
-    methods, runs = [OURS, *(name for name in options.methods if name != OURS)], range(options.runs)
+    methods = [OURS, *(name for name in options.methods if name != OURS)]
     settings = {"seed": options.seed, "per_class": options.per_class}
-    cells = [(method, case, run) for case in CASES for run in runs for method in methods]
-    study = Study(
-        "experiments.transport_limits:compute",
-        ("method", "case", "run"),
-        settings,
-        cells,
-        lambda one: f"{one['accuracy']:.1f} %",
-    )
-    records = run_study(study, options).whole()
+    found = run_accuracies("transport_limits", ("method", "case"), (methods, list(CASES)), settings, options)
     rows = {}
     for case, title in CASES.items():
-        figures = [[records[method, case, run]["accuracy"] for run in runs] for method in methods]
-        criterion = np.mean([records[OURS, case, run]["criterion"] for run in runs])
-        rows[title] = [*figures, f"{criterion:.3f}"]
+        figures = [[one["accuracy"] for one in found[method, case]] for method in methods]
+        rows[title] = [*figures, f"{np.mean([one['criterion'] for one in found[OURS, case]]):.3f}"]
     text = f"Accuracy in per cent, mean ± standard error over {options.runs} draws, seed {options.seed}\n\n"
     text += as_table("shift", [*methods, "our criterion"], rows)
     write(options.out, "transport_limits", text, lambda: picture(settings))

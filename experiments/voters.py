@@ -12,7 +12,7 @@ from typing import Any, get_args
 import pvmincq_jax as pvm
 from experiments.cells import Settings, accuracy
 from experiments.command import Command, as_table, names, number, write
-from experiments.study import Study, run_study
+from experiments.study import run_accuracies
 from pvmincq_jax.adaptation.label import Voters
 from pvmincq_jax.datasets import TASKS
 
@@ -37,17 +37,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--test-size", type=number(2), help=f"fresh target points{parser.default('test_size')}")
     options = parser.parse_args(arguments)
     settings = Settings(options.seed, options.per_class, options.test_size)._asdict()
-    cells = [(one, task, run) for one in get_args(Voters) for task in options.tasks for run in range(options.runs)]
-    study = Study(
-        "experiments.voters:compute", ("voters", "task", "run"), settings, cells, lambda one: f"{one['accuracy']:.1f} %"
-    )
-    records = run_study(study, options).whole()
-    rows = {
-        one: [[records[one, task, run]["accuracy"] for run in range(options.runs)] for task in options.tasks]
-        for one in get_args(Voters)
-    }
+    rows = get_args(Voters)
+    found = run_accuracies("voters", ("voters", "task"), (rows, options.tasks), settings, options)
+    table = {row: [[one["accuracy"] for one in found[row, task]] for task in options.tasks] for row in rows}
     text = f"Accuracy in per cent, mean ± standard error over {options.runs} runs, seed {options.seed}\n\n"
-    write(options.out, "voters", text + as_table("voters", options.tasks, rows))
+    write(options.out, "voters", text + as_table("voters", options.tasks, table))
 
 
 if __name__ == "__main__":
