@@ -10,7 +10,7 @@ import importlib
 import sys
 from collections.abc import Sequence
 
-from experiments.workers import on_one_core
+from experiments.engine import on_one_core
 
 _BENCHMARKS = {
     "matching": "matchings beside SciPy's Dinic, the PV curve, and many draws from one graph",

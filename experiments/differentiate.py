@@ -19,6 +19,7 @@ import numpy as np
 import optax
 
 import pvmincq_jax as pvm
+from experiments.command import number
 from pvmincq_jax.datasets import moons_task
 
 __all__ = [
@@ -155,15 +156,19 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--task", default="40", help="degrees of rotation, or 'translation' (default: %(default)s)")
-    parser.add_argument("--seed", type=int, default=0, help="of samples, matchings and folds (default: %(default)s)")
-    parser.add_argument("--per-class", type=int, default=40, help="points per class and domain (default: %(default)s)")
+    parser.add_argument(
+        "--seed", type=number(0), default=0, help="of samples, matchings and folds (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--per-class", type=number(5), default=40, help="points per class and domain (default: %(default)s)"
+    )
     parser.add_argument(
         "--folds",
         type=int,
         default=3,
         help="of the self-labelled points; 0 judges the vote on the points that it learnt from (default: %(default)s)",
     )
-    parser.add_argument("--steps", type=int, default=60, help="of the gradient (default: %(default)s)")
+    parser.add_argument("--steps", type=number(1), default=60, help="of the gradient (default: %(default)s)")
     parser.add_argument("--out", type=Path, help="write the grid and the way as JSON to this file")
     return parser
 
@@ -228,9 +233,6 @@ def main(argv: Sequence[str] | None = None) -> None:
     """The command."""
     parser = _parser()
     given = parser.parse_args(argv)
-    for name, least in (("seed", 0), ("per_class", 5), ("steps", 1)):
-        if getattr(given, name) < least:
-            parser.error(f"--{name.replace('_', '-')} must be at least {least}; it is {getattr(given, name)}")
     if given.folds < 0 or given.folds == 1:
         parser.error(f"--folds must be 0 or at least 2; it is {given.folds}")
     try:

@@ -11,20 +11,17 @@ import argparse
 import sys
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import matplotlib
-
-matplotlib.use("Agg")
-
-import matplotlib.pyplot as plt
-
 from experiments import figures_domains, figures_models
-from experiments.figures_style import STYLE, Scene
+from experiments.cache import switch_cache_on
+from experiments.cells import Settings
+from experiments.command import names, number
+from experiments.engine import on_one_core
+from experiments.figures_style import Scene, save
 from experiments.methods import METHODS
-from experiments.results import Settings
-from experiments.workers import on_one_core
 from pvmincq_jax.datasets import TASKS
 
 __all__ = ["FIGURES", "main"]
@@ -47,13 +44,13 @@ def _parser() -> argparse.ArgumentParser:
     defaults = Settings()
     parser.add_argument("--out", type=Path, default=Path("results/figures"), help="folder (default results/figures)")
     parser.add_argument("--task", default="40", choices=TASKS, help="of all figures but the domains (default 40)")
-    parser.add_argument("--seed", type=int, default=defaults.seed, help=f"of the data (default {defaults.seed})")
-    parser.add_argument("--only", nargs="+", choices=list(FIGURES), default=list(FIGURES), help="which (default: all)")
+    parser.add_argument("--seed", type=number(0), default=defaults.seed, help=f"of the data (default {defaults.seed})")
+    parser.add_argument("--only", nargs="+", action=names(FIGURES), default=list(FIGURES), help="which (default: all)")
     parser.add_argument(
-        "--methods", nargs="+", choices=list(METHODS), default=list(METHODS), help="whose regions (default: all)"
+        "--methods", nargs="+", action=names(METHODS), default=list(METHODS), help="whose regions (default: all)"
     )
-    parser.add_argument("--per-class", type=int, default=defaults.per_class, help="source and target points")
-    parser.add_argument("--test-size", type=int, default=defaults.test_size, help="fresh target points")
+    parser.add_argument("--per-class", type=number(5), default=defaults.per_class, help="source and target points")
+    parser.add_argument("--test-size", type=number(2), default=defaults.test_size, help="fresh target points")
     return parser
 
 
@@ -61,25 +58,22 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Reads the options and writes the figures."""
     parser = _parser()
     options = parser.parse_args(arguments)
-    for name, least in (("seed", 0), ("per_class", 5), ("test_size", 2)):
-        if getattr(options, name) < least:
-            parser.error(f"--{name.replace('_', '-')} must be at least {least}; it is {getattr(options, name)}")
+    switch_cache_on()
     settings = Settings(options.seed, options.per_class, options.test_size)
-    scene = Scene(options.task, settings, tuple(name for name in METHODS if name in options.methods))
+    scene = Scene(options.task, settings, tuple(options.methods))
     try:
         options.out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         parser.error(f"--out {options.out}: {error}")
-    wanted = [name for name in FIGURES if name in options.only]
-    for number, name in enumerate(wanted, 1):
+    for count, name in enumerate(options.only, 1):
         began = time.perf_counter()
-        with plt.rc_context(STYLE):
-            figure = FIGURES[name](scene)
-            for ending in ("png", "pdf"):
-                figure.savefig(options.out / f"{name}.{ending}")
-            plt.close(figure)
+        save(options.out, name, partial(FIGURES[name], scene))
         seconds = time.perf_counter() - began
-        print(f"[{number}/{len(wanted)}] {options.out / name}.png .pdf in {seconds:.1f} s", file=sys.stderr, flush=True)
+        print(
+            f"[{count}/{len(options.only)}] {options.out / name}.png .pdf in {seconds:.1f} s",
+            file=sys.stderr,
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

@@ -1,14 +1,21 @@
 """What the figures share: the task that they show, fitted methods, and marks that are told apart without colour."""
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import matplotlib
+
+matplotlib.use("Agg")
+
+import matplotlib.pyplot as plt
 import numpy as np
 
+from experiments.cells import Settings
 from experiments.methods import METHODS, Fitted
-from experiments.results import Settings
-from pvmincq_jax.datasets import DomainTask, moons_task
+from pvmincq_jax.datasets import DomainTask
 
-__all__ = ["CLASSES", "STYLE", "Scene", "bare", "points", "task_name"]
+__all__ = ["CLASSES", "STYLE", "Scene", "bare", "points", "save", "task_name"]
 
 STYLE: dict[Any, Any] = {
     "font.size": 9,
@@ -42,10 +49,7 @@ class Scene:
 
     def draw(self, task: str) -> DomainTask:
         """Any task with this scene's seed and sizes."""
-        settings = self.settings
-        return moons_task(
-            task, settings.seed, per_class=settings.per_class, test_size=settings.test_size, noise=settings.noise
-        )
+        return self.settings.draw(task)
 
     def fitted(self, method: str) -> Fitted:
         """A method tuned on the scene's task, without target labels."""
@@ -70,3 +74,12 @@ def points(axis: Any, x: np.ndarray, labels: np.ndarray | None = None, *, size: 
     for label, name, look in CLASSES:
         rows = labels == label
         axis.scatter(*x[rows].T, **{"s": size, "linewidths": 0.5, "label": name, **look, **style})
+
+
+def save(out: Path, name: str, draw: Callable[[], Any]) -> None:
+    """Draws a figure in the style of all and writes it to OUT/NAME.png and .pdf."""
+    with plt.rc_context(STYLE):
+        figure = draw()
+        for ending in ("png", "pdf"):
+            figure.savefig(out / f"{name}.{ending}")
+        plt.close(figure)

@@ -20,9 +20,9 @@ import numpy as np
 import pvmincq_jax as pvm
 from experiments.drawn_species import SIZES, drawn_task
 from experiments.shifts import Shift, first_tasks, shifted_task
-from experiments.transport_study import chosen_by, confirmed_tasks, run_study
+from experiments.transport_study import chosen_by, confirmed_tasks, run_rules
 
-__all__ = ["RULES", "SETS", "look", "main"]
+__all__ = ["RULES", "SETS", "compute", "look", "main"]
 
 
 def _rule(cut: float, gap: float) -> Callable[[pvm.Sweep], np.ndarray]:
@@ -88,9 +88,14 @@ def look(shift: Shift | Species, seed: int = 3) -> dict[str, float]:
     return chosen_by(RULES, sweep, accuracy)
 
 
+def compute(settings: dict[str, Any], tasks: str, number: int) -> dict[str, Any]:
+    """The accuracy that each rule chooses on a task, by its set and its place there."""
+    return {"accuracy": look(SETS[tasks]()[number], settings["draw_seed"])}
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Judges the rules of the form that carries labels."""
-    run_study("label_study", __doc__, SETS, look, arguments, _LEAST)
+    run_rules("label_study", __doc__, SETS, arguments, _LEAST)
 
 
 if __name__ == "__main__":

@@ -18,34 +18,25 @@ map that source, target and test points go through first:
 Two source-only SVMs, on standardised and on mapped points, show what the map does without adaptation. Test points are
 mapped and classified once, at the end. Objective and parameters were chosen on other draws, seeds 1000 to 1003 and
 1010 to 1012, by the accuracy on their test points.
-
-OUT/results.jsonl gets a line as soon as a run of a level is finished, and the same command goes on where the file ends.
 """
 
-import argparse
-import json
-import sys
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import jax
-import matplotlib.pyplot as plt
 import numpy as np
 
 import pvmincq_jax as pvm
-from experiments.figures_style import STYLE
+from experiments.command import Command, number, write
 from experiments.learned_metric_report import METHODS, NOISE_FEATURES, Settings, as_markdown, draw
 from experiments.methods import METHODS as TABLE1
-from experiments.results import library_versions
-from experiments.workers import on_one_core
+from experiments.study import Study, run_study
 from pvmincq_jax.datasets import DomainTask, moons_task
 
-__all__ = ["main", "noisy_moons", "run_level"]
+__all__ = ["compute", "main", "noisy_moons"]
 
-LEVELS = (0.1, 0.3, 0.6, 1.0, 3.0)
-RUNS = 10
 GRID: dict[str, Any] = {
     "radii": (0.4, 0.2, 0.1, 0.05),
     "radius_unit": "pv",
@@ -121,24 +112,24 @@ def _learned_figures(learned: pvm.LearnedMap, task: DomainTask, seconds: float) 
     }
 
 
-def run_level(level: float, run: int, settings: Settings) -> dict[str, Any]:
+def compute(settings: dict[str, Any], level: float, run: int) -> dict[str, Any]:
     """All methods on one draw of one level.
 
     Args:
+      settings: of the table, a `Settings` by name.
       level: of the noise.
       run: counted from 0.
-      settings: of the table.
 
     Returns:
-      Figures by method, ready for JSON.
+      Figures by method, and what learning did to the map.
     """
-    seed = settings.seed + run
-    task = noisy_moons(level, seed, settings)
+    form, seed = settings["form"], settings["seed"] + run
+    task = noisy_moons(level, seed, Settings(**{name: settings[name] for name in Settings._fields}))
     arguments = task.source, task.source_labels, task.target
     began = time.perf_counter()
-    learned = pvm.learn_map(*arguments, form=settings.form)  # type: ignore[arg-type]
+    learned = pvm.learn_map(*arguments, form=form)
     seconds = time.perf_counter() - began
-    labels_alone = pvm.learn_map(*arguments, form=settings.form, pv_weight=0, eps_h_weight=0)  # type: ignore[arg-type]
+    labels_alone = pvm.learn_map(*arguments, form=form, pv_weight=0, eps_h_weight=0)
     maps = {
         "Euclidean": np.eye(task.source.shape[1]),
         "standardised": np.asarray(learned.start.matrix),
@@ -151,100 +142,35 @@ def run_level(level: float, run: int, settings: Settings) -> dict[str, Any]:
     for method in METHODS:
         fit, name = method.split(", ")
         figures[method] = fits[fit](_through(maps[name], task), seed)
-    return {
-        "level": level,
-        "run": run,
-        "settings": settings._asdict(),
-        "versions": library_versions(),
-        "map": _learned_figures(learned, task, seconds),
-        "figures": figures,
-    }
+    return {"map": _learned_figures(learned, task, seconds), "figures": figures}
 
 
-def _read(path: Path, settings: Settings) -> list[dict[str, Any]]:
-    """Records of an earlier start; a last line that was cut short is left out."""
-    records = []
-    for line in path.read_text().splitlines() if path.exists() else []:
-        try:
-            records.append(json.loads(line))
-        except json.JSONDecodeError:
-            continue
-    if any(record["settings"] != settings._asdict() for record in records):
-        raise ValueError(f"{path} is from other settings; take another --out")
-    return records
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m experiments.learned_metric",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    defaults = Settings()
-    parser.add_argument("--levels", type=float, nargs="+", help=f"of the noise (default {LEVELS})")
-    parser.add_argument("--runs", type=int, help=f"how many; run i has seed + i (default {RUNS})")
-    parser.add_argument("--seed", type=int, default=defaults.seed, help="(default %(default)s)")
-    parser.add_argument("--angle", type=float, default=defaults.angle, help="of the target (default %(default)s)")
-    parser.add_argument("--form", default=defaults.form, choices=("diagonal", "full", "low_rank"), help="of the map")
-    parser.add_argument("--per-class", type=int, default=defaults.per_class, help="points (default %(default)s)")
-    parser.add_argument("--test-size", type=int, default=defaults.test_size, help="points (default %(default)s)")
-    parser.add_argument("--quick", action="store_true", help="levels 0.3 and 3 in two runs, unless others are given")
-    parser.add_argument("--out", type=Path, help="folder (default results/learned_metric, or .._quick)")
-    return parser
+def _say(record: dict[str, Any]) -> str:
+    told = {name.split(", ")[1]: found for name, found in record["figures"].items() if name.startswith("PV")}
+    return ", ".join(f"{name} {found['accuracy']:.1f}" for name, found in told.items())
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Reads the options, computes what is missing, prints the tables and writes them with the figure."""
-    parser = _parser()
-    given = parser.parse_args(arguments)
-    levels = sorted(given.levels or ((0.3, 3.0) if given.quick else LEVELS))
-    runs = given.runs if given.runs is not None else (2 if given.quick else RUNS)
-    for name, value, least in (
-        ("runs", runs, 1),
-        ("seed", given.seed, 0),
-        ("per-class", given.per_class, 10),
-        ("test-size", given.test_size, 2),
-    ):
-        if value < least:
-            parser.error(f"--{name} must be at least {least}; it is {value}")
+    usual = {"levels": [0.1, 0.3, 0.6, 1.0, 3.0], "runs": 10, **Settings()._asdict()}
+    parser = Command("learned_metric", __doc__, usual, {"levels": [0.3, 3.0], "runs": 2})
+    add = parser.add_argument
+    add("--levels", type=float, nargs="+", help=f"of the noise{parser.default('levels')}")
+    add("--angle", type=float, help=f"of the target{parser.default('angle')}")
+    add("--form", choices=("diagonal", "full", "low_rank"), help=f"of the map{parser.default('form')}")
+    add("--per-class", type=number(10), help=f"points{parser.default('per_class')}")
+    add("--test-size", type=number(2), help=f"points{parser.default('test_size')}")
+    options = parser.parse_args(arguments)
+    levels = sorted(options.levels)
     if not all(0.001 <= level < np.inf for level in levels):
         parser.error(f"--levels must be finite and at least 0.001; they are {levels}")
-    out = given.out or Path("results") / ("learned_metric_quick" if given.quick else "learned_metric")
-    settings = Settings(given.seed, given.angle, given.per_class, given.test_size, given.form)
-    path = out / "results.jsonl"
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        records = _read(path, settings)
-    except (OSError, ValueError) as error:
-        parser.error(str(error))
-    done = {(record["level"], record["run"]) for record in records}
-    wanted = [(level, run) for run in range(runs) for level in levels]
-    # Rewritten first, so that a line that was cut short does not run into the next one.
-    path.write_text("".join(json.dumps(record) + "\n" for record in records))
-    missing = [cell for cell in wanted if cell not in done]
-    for number, (level, run) in enumerate(missing, 1):
-        began = time.perf_counter()
-        record = run_level(level, run, settings)
-        records.append(record)
-        with path.open("a") as stream:
-            stream.write(json.dumps(record) + "\n")
-        accuracy = {m: f"{record['figures'][m]['accuracy']:.1f}" for m in METHODS if m.startswith("PV")}
-        told = ", ".join(f"{m.split(', ')[1]} {a}" for m, a in accuracy.items())
-        seconds = time.perf_counter() - began
-        print(
-            f"[{number}/{len(missing)}] noise {level:g} run {run}: {told}; {seconds:.0f} s", file=sys.stderr, flush=True
-        )
-    chosen = [record for record in records if (record["level"], record["run"]) in set(wanted)]
-    text = as_markdown(chosen, levels, settings)
-    (out / "learned_metric.md").write_text(text)
-    print(text)
-    with plt.rc_context(STYLE):
-        figure = draw(chosen, levels)
-        for ending in ("png", "pdf"):
-            figure.savefig(out / f"learned_metric.{ending}")
-        plt.close(figure)
-    print(f"{path}, learned_metric.md, .png, .pdf", file=sys.stderr)
+    settings = Settings(options.seed, options.angle, options.per_class, options.test_size, options.form)
+    cells = [(level, run) for run in range(options.runs) for level in levels]
+    shared = settings._asdict() | {"grid": GRID}
+    study = Study("experiments.learned_metric:compute", ("level", "run"), shared, cells, _say)
+    records = list(run_study(study, options).whole().values())
+    write(options.out, "learned_metric", as_markdown(records, levels, settings), partial(draw, records, levels))
 
 
 if __name__ == "__main__":
-    sys.exit(on_one_core(main))
+    main()

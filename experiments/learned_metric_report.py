@@ -3,14 +3,12 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import matplotlib
-
-matplotlib.use("Agg")
-
 import matplotlib.pyplot as plt
 import numpy as np
 
-__all__ = ["METHODS", "NOISE_FEATURES", "Settings", "as_markdown", "draw", "summary"]
+from experiments.command import as_table, mean_and_error
+
+__all__ = ["METHODS", "NOISE_FEATURES", "Settings", "as_markdown", "draw"]
 
 NOISE_FEATURES = 8
 METHODS = (
@@ -51,79 +49,60 @@ class Settings(NamedTuple):
     form: str = "diagonal"
 
 
-def summary(records: Sequence[dict[str, Any]], method: str, level: float, figure: str) -> tuple[float, float]:
-    """Mean and standard error of a figure over the runs of a level; NaN for the error of a single run."""
-    values = np.array([r["figures"][method][figure] for r in records if r["level"] == level])
-    error = np.std(values, ddof=1) / np.sqrt(values.size) if values.size > 1 else np.nan
-    return float(np.mean(values)), float(error)
+def _runs(records: Sequence[dict[str, Any]], method: str, level: float, figure: str) -> list[float]:
+    return [record["figures"][method][figure] for record in records if record["level"] == level]
 
 
 def as_markdown(records: Sequence[dict[str, Any]], levels: Sequence[float], settings: Settings) -> str:
-    """The tables: accuracy, and what the matching looks like under each map.
+    """Tables of accuracy, PV, eps_H and of what learning did, a column a level.
 
     Args:
-      records: of `run_level`.
-      levels: the columns.
-      settings: of the records.
+      records: of the runs that are asked for.
+      levels: of the noise.
+      settings: of the table.
 
     Returns:
       Markdown.
     """
-    runs = len({record["run"] for record in records})
-    head = [f"| | {' | '.join(f'{level:g}' for level in levels)} |", f"|---|{'---|' * len(levels)}"]
+    columns = [f"{level:g}" for level in levels]
 
-    def rows(methods: Sequence[str], figure: str, digits: int) -> list[str]:
-        lines = []
-        for method in methods:
-            found = [summary(records, method, level, figure) for level in levels]
-            errors = [f" ± {error:.{digits}f}" if np.isfinite(error) else "" for _, error in found]
-            cells = " | ".join(f"{mean:.{digits}f}{error}" for (mean, _), error in zip(found, errors))
-            lines.append(f"| {method} | {cells} |")
-        return lines
+    def table(methods: Sequence[str], figure: str, digits: int) -> str:
+        rows = {method: [_runs(records, method, level, figure) for level in levels] for method in methods}
+        return as_table("noise", columns, rows, digits)
 
-    def of_maps(name: str) -> str:
-        values = [[r["map"][name] for r in records if r["level"] == level] for level in levels]
-        return " | ".join("{:.2f} to {:.2f}".format(*np.mean(v, axis=0)) for v in values)
+    def of_maps(figure: str) -> list[str]:
+        values = [[record["map"][figure] for record in records if record["level"] == level] for level in levels]
+        return ["{:.2f} to {:.2f}".format(*np.mean(pairs, axis=0)) for pairs in values]
 
     voting = [method for method in METHODS if method.startswith("PV")]
-    sizes = f"{2 * settings.per_class} points a domain, {settings.test_size} test points"
-    return "\n".join(
-        [
-            f"Moons turned by {settings.angle:g} degrees, {NOISE_FEATURES} noise features; columns are their standard "
-            f"deviation. {sizes}, {runs} runs from seed {settings.seed}, {settings.form} map; mean ± standard error.",
-            "",
-            "Accuracy on the test sample, per cent:",
-            "",
-            *head,
-            *rows(METHODS, "accuracy", 1),
-            "",
-            "PV at the chosen radius:",
-            "",
-            *head,
-            *rows(voting, "pv", 2),
-            "",
-            "eps_H of the chosen voters on matched pairs:",
-            "",
-            *head,
-            *rows(voting, "eps_h", 2),
-            "",
-            "Learning, from the standardised to the learned map, at the radius and width that it uses:",
-            "",
-            *head,
-            f"| exact PV | {of_maps('pv')} |",
-            f"| soft PV | {of_maps('soft_pv')} |",
-            f"| soft eps_H | {of_maps('soft_eps_h')} |",
-            f"| C-bound of the source's own vote | {of_maps('soft_c_bound')} |",
-            "",
-        ]
-    )
+    learning = {
+        "exact PV": of_maps("pv"),
+        "soft PV": of_maps("soft_pv"),
+        "soft eps_H": of_maps("soft_eps_h"),
+        "C-bound of the source's own vote": of_maps("soft_c_bound"),
+    }
+    runs = len(records) // len(levels)
+    parts = [
+        f"Moons turned by {settings.angle:g} degrees, {NOISE_FEATURES} noise features; columns are their standard "
+        f"deviation. {2 * settings.per_class} points a domain, {settings.test_size} test points, {runs} runs from seed "
+        f"{settings.seed}, {settings.form} map; mean ± standard error.",
+        "Accuracy on the test sample, per cent:",
+        table(METHODS, "accuracy", 1),
+        "PV at the chosen radius:",
+        table(voting, "pv", 2),
+        "eps_H of the chosen voters on matched pairs:",
+        table(voting, "eps_h", 2),
+        "Learning, from the standardised to the learned map, at the radius and width that it uses:",
+        as_table("noise", columns, learning),
+    ]
+    return "\n\n".join(parts)
 
 
 def draw(records: Sequence[dict[str, Any]], levels: Sequence[float]) -> Any:
     """Accuracy over the noise, and the shares of the features in the learned distance."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(9.5, 4.3), width_ratios=(3, 2), layout="constrained")
     for method in METHODS:
-        found = np.array([summary(records, method, level, "accuracy") for level in levels])
+        found = np.array([mean_and_error(_runs(records, method, level, "accuracy")) for level in levels])
         left.errorbar(levels, found[:, 0], np.nan_to_num(found[:, 1]), label=method, capsize=2, **_LINES[method])
     left.set_xscale("log")
     left.set_xticks(levels, [f"{level:g}" for level in levels])

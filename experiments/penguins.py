@@ -21,7 +21,6 @@ was settled on drawn species (``--drawn``), two Gaussian classes that are moved 
 accuracies on the penguins. The table's seed is 2014.
 """
 
-import sys
 import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -32,19 +31,19 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import pvmincq_jax as pvm
-from experiments.directions import as_table, command, mean_and_error, note, write
+from experiments.cells import accuracy
+from experiments.command import Command, as_table, names, write
 from experiments.drawn_species import SIZES, drawn_task
-from experiments.figures_style import STYLE, points
+from experiments.figures_style import points
 from experiments.methods import METHODS as TABLE1
-from experiments.workers import on_one_core
+from experiments.study import run_accuracies
 from pvmincq_jax.datasets import DomainTask
 
-__all__ = ["MEASURES", "METHODS", "PAIRS", "SPECIES", "load", "main", "penguins_task", "run"]
+__all__ = ["MEASURES", "METHODS", "PAIRS", "SPECIES", "compute", "load", "main", "penguins_task"]
 
 SPECIES = ("Adelie", "Chinstrap", "Gentoo")
 PAIRS = tuple((source, target) for source in SPECIES for target in SPECIES if source != target)
 MEASURES = ("bill_length_mm", "bill_depth_mm", "flipper_length_mm", "body_mass_g")
-QUICK = ("SVM", "PV-Transport", "standardised + SVM")
 LEVELS = (0.5, 0.3, 0.2, 0.1, 0.05, 0.02, 0.0)
 
 Decision = Callable[[np.ndarray], Any]
@@ -161,41 +160,30 @@ METHODS: dict[str, Callable[[np.ndarray, np.ndarray, np.ndarray, int], Decision]
 }
 
 
-def penguin_tasks() -> dict[str, Callable[[int], DomainTask]]:
-    """The six pairs of species by name, each from a seed to a task."""
+def tasks(drawn: bool) -> dict[str, Callable[[int], DomainTask]]:
+    """The six pairs of species by name, or pairs of drawn species by their sizes; each from a seed to a task."""
+    if drawn:
+        return {f"drawn, {m} to {n}": partial(drawn_task, m, n) for m, n in SIZES}
     return {f"{source} to {target}": partial(penguins_task, source, target) for source, target in PAIRS}
 
 
-def drawn_tasks() -> dict[str, Callable[[int], DomainTask]]:
-    """Pairs of drawn species by their sizes."""
-    return {f"drawn, {m} to {n}": partial(drawn_task, m, n) for m, n in SIZES}
-
-
-def run(
-    tasks: dict[str, Callable[[int], DomainTask]], methods: Sequence[str], runs: int, seed: int
-) -> dict[str, dict[str, list[float]]]:
-    """Accuracy on the part of the target that was not learnt from, in per cent.
+def compute(settings: dict[str, Any], method: str, task: str, run: int) -> dict[str, Any]:
+    """Accuracy of a method on the part of the target that was not learnt from, in per cent.
 
     Args:
-      tasks: by name, from a seed to a task.
-      methods: of `METHODS`.
-      runs: how many; run i has seed + i.
-      seed: of the first.
+      settings: ``seed`` of the first run, and whether the species are ``drawn``.
+      method: of `METHODS`.
+      task: of `tasks`.
+      run: counted from 0.
 
     Returns:
-      By method and task, one figure per run.
+      The figure by name.
     """
-    found: dict[str, dict[str, list[float]]] = {method: {} for method in methods}
-    for name, make in tasks.items():
-        for method in methods:
-            values = found[method][name] = []
-            for own in range(seed, seed + runs):
-                task = make(own)
-                with jax.enable_x64(True):
-                    decide = METHODS[method](task.source, task.source_labels, task.target, own)
-                    values.append(float(100 * np.mean(np.asarray(decide(task.test)) * task.test_labels > 0)))
-        note(f"{name}: " + ", ".join(f"{method} {np.mean(found[method][name]):.1f}" for method in methods))
-    return found
+    own = settings["seed"] + run
+    data = tasks(settings["drawn"])[task](own)
+    with jax.enable_x64(True):
+        decide = METHODS[method](data.source, data.source_labels, data.target, own)
+        return {"accuracy": float(accuracy(decide(data.test), data.test_labels))}
 
 
 class _Plane(NamedTuple):
@@ -243,37 +231,26 @@ def draw(source: str, target: str, seed: int) -> Any:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Reads the options, runs, and writes table and picture."""
-    parser = command("penguins", __doc__, runs=10, quick=f"two runs of {', '.join(QUICK)}")
-    parser.add_argument("--methods", nargs="+", choices=list(METHODS), metavar="NAME", help=f"of {', '.join(METHODS)}")
+    usual = {"methods": list(METHODS), "runs": 10, "seed": 2014}
+    quick = {"methods": ["SVM", "PV-Transport", "standardised + SVM"], "runs": 2}
+    parser = Command("penguins", __doc__, usual, quick)
+    parser.add_argument("--methods", nargs="+", action=names(METHODS), help=f"of {'; '.join(METHODS)} (default: all)")
     parser.add_argument("--drawn", action="store_true", help="drawn species, on which the rules were settled")
     options = parser.parse_args(arguments)
-    runs = 2 if options.quick else options.runs
-    chosen = options.methods or (QUICK if options.quick else METHODS)
-    methods = [name for name in METHODS if name in chosen]
-    tasks = drawn_tasks() if options.drawn else penguin_tasks()
-    found = run(tasks, methods, runs, options.seed)
-    rows = {
-        method: [*(figures[name] for name in tasks), f"{np.mean([np.mean(v) for v in figures.values()]):.1f}"]
-        for method, figures in found.items()
-    }
-    best = max(found, key=lambda method: mean_and_error(np.concatenate(list(found[method].values())))[0])
-    text = "\n".join(
-        [
-            "Accuracy in per cent on the part of the target that was not learnt from, mean ± standard error over",
-            f"{runs} runs, seed {options.seed}",
-            "",
-            as_table("method", [*tasks, "mean"], rows),
-            "",
-            f"Best on average: {best}.",
-        ]
-    )
-    record = {
-        "settings": {"runs": runs, "seed": options.seed, "methods": methods, "drawn": options.drawn},
-        "accuracy": found,
-    }
-    with plt.rc_context(STYLE):
-        write(options.out, "penguins", text, record, draw("Adelie", "Gentoo", options.seed))
+    methods, runs, columns = options.methods, options.runs, list(tasks(options.drawn))
+    settings = {"seed": options.seed, "drawn": options.drawn}
+    records = run_accuracies("penguins", ("method", "task"), (methods, columns), settings, options)
+    found = {m: [[one["accuracy"] for one in records[m, task]] for task in columns] for m in methods}
+    text = [
+        "Accuracy in per cent on the part of the target that was not learnt from, mean ± standard error over",
+        f"{runs} runs, seed {options.seed}",
+        "",
+        as_table("method", [*columns, "mean"], {m: [*rows, float(np.mean(rows))] for m, rows in found.items()}),
+        "",
+        f"Best on average: {max(found, key=lambda method: np.mean(found[method]))}.",
+    ]
+    write(options.out, "penguins", "\n".join(text), partial(draw, "Adelie", "Gentoo", options.seed))
 
 
 if __name__ == "__main__":
-    sys.exit(on_one_core(main))
+    main()

@@ -8,7 +8,7 @@ import csv
 import io
 import sys
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,8 +19,11 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
 
+from experiments.cells import Settings, TableCell
+from experiments.command import as_table, mean_and_error
+from experiments.engine import Cell
 from experiments.methods import METHODS, PAPER
-from experiments.results import Cell, Settings, library_versions
+from experiments.results import library_versions
 from pvmincq_jax.datasets import TASKS
 
 __all__ = ["Report", "Summary", "as_csv", "as_latex", "as_markdown", "as_text", "plot", "summarise", "write_report"]
@@ -48,7 +51,7 @@ class Report(NamedTuple):
     runs: int
     settings: Settings
     quick: bool
-    records: dict[Cell, dict[str, Any]]
+    records: Mapping[Cell, dict[str, Any]]
 
 
 class Summary(NamedTuple):
@@ -78,15 +81,16 @@ def summarise(report: Report) -> dict[tuple[str, str], Summary]:
     table = {}
     for method in report.methods:
         for task in report.tasks:
-            cells = [Cell(method, task, run) for run in range(report.runs)]
+            cells = [TableCell(method, task, run) for run in range(report.runs)]
             records = [report.records[cell] for cell in cells if cell in report.records]
             figures = [record["accuracy"] for record in records if record["accuracy"] is not None]
+            mean, error = mean_and_error(figures) if figures else (np.nan, np.nan)
             oracles = [record.get("oracle_accuracy", np.nan) for record in records]
             table[method, task] = Summary(
                 finished=len(records),
                 empty=len(records) - len(figures),
-                mean=float(np.mean(figures)) if figures else np.nan,
-                error=float(np.std(figures, ddof=1) / np.sqrt(len(figures))) if len(figures) > 1 else np.nan,
+                mean=mean,
+                error=error,
                 paper=PAPER[method][TASKS.index(task)] if method in PAPER else np.nan,
                 best=False,
                 oracle=float(np.mean(oracles)) if oracles else np.nan,
@@ -149,7 +153,7 @@ def _notes(report: Report) -> list[str]:
 
 
 def _seconds(report: Report, method: str) -> np.ndarray:
-    return np.array([record["seconds"] for cell, record in report.records.items() if cell.method == method])
+    return np.array([record["seconds"] for cell, record in report.records.items() if cell[0] == method])
 
 
 def _times(report: Report) -> list[tuple[str, str, str, str]]:
@@ -193,19 +197,21 @@ def as_text(report: Report, bold: Callable[[str], str] = lambda text: f"*{text}*
 def as_markdown(report: Report) -> str:
     """One row a method, the paper's figure in brackets."""
     table = summarise(report)
-    lines = [f"**{_title(report)}; in brackets, the paper's figure.**", ""]
-    lines += ["| method | " + " | ".join(_degrees(task, "°") for task in report.tasks) + " |"]
-    lines += ["|---" * (len(report.tasks) + 1) + "|"]
+    rows: dict[str, list[str]] = {}
     for method in report.methods:
-        cells = []
+        cells = rows[method] = []
         for task in report.tasks:
             summary = table[method, task]
             text = f"**{_ours(summary, ' ± ')}**" if summary.best else _ours(summary, " ± ")
             cells.append(f"{text} ({_theirs(summary)})" if method in PAPER else text)
-        lines.append(f"| {method} | " + " | ".join(cells) + " |")
-    lines += ["", "Time of a cell, grid and validation included:", "", "| " + " | ".join(_TIMES_HEAD) + " |"]
-    lines += ["|---|---|---|---|", *("| " + " | ".join(row) + " |" for row in _times(report)), ""]
-    return "\n".join([*lines, *(f"- {note}" for note in _notes(report))]) + "\n"
+    parts = [
+        f"**{_title(report)}; in brackets, the paper's figure.**",
+        as_table("method", [_degrees(task, "°") for task in report.tasks], rows),
+        "Time of a cell, grid and validation included:",
+        as_table(_TIMES_HEAD[0], _TIMES_HEAD[1:], {name: times for name, *times in _times(report)}),
+        "\n".join(f"- {note}" for note in _notes(report)),
+    ]
+    return "\n\n".join(parts) + "\n"
 
 
 def as_csv(report: Report) -> str:

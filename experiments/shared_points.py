@@ -12,8 +12,8 @@ the ranking, and from all points: an SVM without adaptation, and PV-MinCq with p
 Developed on seeds from 1000 on; the table's seed is 2014.
 """
 
-import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -21,16 +21,18 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import pvmincq_jax as pvm
-from experiments.directions import as_table, command, note, write
-from experiments.figures_style import STYLE, bare
+from experiments.cells import accuracy
+from experiments.command import Command, as_table, write
+from experiments.figures_style import bare
 from experiments.methods import METHODS
-from experiments.workers import on_one_core
+from experiments.study import Study, run_study
 from pvmincq_jax.datasets import draw_moons
 
-__all__ = ["SCENES", "SharedTask", "main", "run", "shared_task"]
+__all__ = ["SCENES", "SharedTask", "compute", "main", "shared_task"]
 
 SCENES = ("stray", "excess")
 ANGLE = 40
+RANKINGS = ("by matchings", "by nearest target point")
 HALVES = ("all points", "first half of the ranking", "random half", "last half of the ranking")
 # Coarser than the library's own grid: eight fits a run.
 _GRID: dict[str, Any] = {
@@ -103,35 +105,30 @@ def _pv_mincq(source: np.ndarray, labels: np.ndarray, target: np.ndarray, seed: 
 LEARNERS = {"SVM": _svm, "PV-MinCq": _pv_mincq}
 
 
-def run(scene: str, runs: int, seed: int) -> dict[str, list[float]]:
+def compute(settings: dict[str, Any], scene: str, run: int) -> dict[str, Any]:
     """Precision of the rankings and accuracy of the halves.
 
     Args:
+      settings: ``seed`` of the first run.
       scene: see `shared_task`.
-      runs: how many; run i has seed + i.
-      seed: of the first.
+      run: counted from 0.
 
     Returns:
-      By name, in per cent, one figure per run.
+      ``figures`` by name, in per cent.
     """
-    found: dict[str, list[float]] = {}
-    for number in range(runs):
-        own = seed + number
-        task = shared_task(scene, own)
-        shared = pvm.shared_points(task.source, task.target, seed=own)
-        rankings = {"by matchings": shared.ranking, "by nearest target point": np.argsort(shared.nearest)}
-        for name, ranking in rankings.items():
-            found.setdefault(name, []).append(float(100 * np.mean(task.odd[ranking[-100:]])))
-        shuffled = np.random.default_rng([own, 1]).permutation(300)
-        parts = dict(zip(HALVES, (shuffled, shared.ranking[:150], shuffled[:150], shared.ranking[150:])))
-        for half, rows in parts.items():
-            for learner, fit in LEARNERS.items():
-                with jax.enable_x64(True):
-                    decide = fit(task.source[rows], task.source_labels[rows], task.target, own)
-                    right = np.asarray(decide(task.test)) * task.test_labels > 0
-                found.setdefault(f"{learner}, {half}", []).append(float(100 * np.mean(right)))
-        note(f"{scene}, run {number + 1} of {runs}: " + ", ".join(f"{k} {v[-1]:.1f}" for k, v in found.items()))
-    return found
+    own = settings["seed"] + run
+    task = shared_task(scene, own)
+    shared = pvm.shared_points(task.source, task.target, seed=own)
+    rankings = dict(zip(RANKINGS, (shared.ranking, np.argsort(shared.nearest))))
+    found = {name: float(100 * np.mean(task.odd[ranking[-100:]])) for name, ranking in rankings.items()}
+    shuffled = np.random.default_rng([own, 1]).permutation(300)
+    parts = dict(zip(HALVES, (shuffled, shared.ranking[:150], shuffled[:150], shared.ranking[150:])))
+    for half, rows in parts.items():
+        for learner, fit in LEARNERS.items():
+            with jax.enable_x64(True):
+                decide = fit(task.source[rows], task.source_labels[rows], task.target, own)
+                found[f"{learner}, {half}"] = float(accuracy(decide(task.test), task.test_labels))
+    return {"figures": found}
 
 
 def draw(seed: int) -> Any:
@@ -164,25 +161,32 @@ def draw(seed: int) -> Any:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Reads the options, runs, and writes tables and picture."""
-    options = command("shared_points", __doc__, runs=10, quick="two runs").parse_args(arguments)
-    runs = 2 if options.quick else options.runs
-    found = {scene: run(scene, runs, options.seed) for scene in SCENES}
-    rankings = {name: [found[scene][name] for scene in SCENES] for name in ("by matchings", "by nearest target point")}
-    halves = {half: [found[scene][f"{learner}, {half}"] for scene in SCENES for learner in LEARNERS] for half in HALVES}
-    text = "\n".join(
-        [
-            f"200 moons and 100 points that should not count, target turned by {ANGLE} degrees, {runs} runs, "
-            f"seed {options.seed}; per cent, mean ± standard error",
-            "",
-            as_table("of the 100 last in the ranking", SCENES, rankings),
-            "",
-            as_table("accuracy, learnt from", [f"{scene}: {name}" for scene in SCENES for name in LEARNERS], halves),
-        ]
-    )
-    record = {"settings": {"runs": runs, "seed": options.seed, "angle": ANGLE, "grid": _GRID}, "figures": found}
-    with plt.rc_context(STYLE):
-        write(options.out, "shared_points", text, record, draw(options.seed))
+    options = Command("shared_points", __doc__, {"runs": 10, "seed": 2014}, {"runs": 2}).parse_args(arguments)
+    runs, seed = options.runs, options.seed
+    settings = {"seed": seed, "angle": ANGLE, "grid": _GRID}
+    cells = [(scene, run) for run in range(runs) for scene in SCENES]
+
+    def say(one: dict[str, Any]) -> str:
+        return ", ".join(f"{name} {figure:.1f}" for name, figure in one["figures"].items())
+
+    study = Study("experiments.shared_points:compute", ("scene", "run"), settings, cells, say)
+    records = run_study(study, options).whole()
+
+    def runs_of(scene: str, name: str) -> list[float]:
+        return [records[scene, run]["figures"][name] for run in range(runs)]
+
+    rankings = {name: [runs_of(scene, name) for scene in SCENES] for name in RANKINGS}
+    halves = {half: [runs_of(scene, f"{name}, {half}") for scene in SCENES for name in LEARNERS] for half in HALVES}
+    text = [
+        f"200 moons and 100 points that should not count, target turned by {ANGLE} degrees, {runs} runs, "
+        f"seed {seed}; per cent, mean ± standard error",
+        "",
+        as_table("of the 100 last in the ranking", SCENES, rankings),
+        "",
+        as_table("accuracy, learnt from", [f"{scene}: {name}" for scene in SCENES for name in LEARNERS], halves),
+    ]
+    write(options.out, "shared_points", "\n".join(text), partial(draw, seed))
 
 
 if __name__ == "__main__":
-    sys.exit(on_one_core(main))
+    main()

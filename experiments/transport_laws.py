@@ -11,25 +11,31 @@ The second shows how far moved points still are from those of other draws, the t
 accuracy, with the grid's point chosen as always. No task is one of Table 1.
 """
 
-import argparse
 import itertools
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import jax
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
 import pvmincq_jax as pvm
+from experiments.command import Command, as_table, number, write
 from experiments.shifts import Shift, first_tasks, large_tasks, shifted_task
+from experiments.study import Study, run_study
 from experiments.transport_study import accuracies
 from pvmincq_jax.adaptation.transport_sweeps import MARGIN_FRACTIONS, RADIUS_MULTIPLES, learn_on_moved
 
-__all__ = ["LAWS", "cost_matching", "main", "mean_matching", "perfect_matchings"]
+__all__ = ["LAWS", "compute", "cost_matching", "main", "mean_matching", "perfect_matchings"]
 
 _OUTSIDE = 1e6
 _FADED = 1e-6
 # Radii at a distance of a pair: rounding must not lose the pair.
 _ABOVE = 1 + 1e-9
+_MULTIPLES = (1.0, 1.3, 1.6)
+_DRAWS = (1, 4, 16, 64, 256)
+_CHANCE = "uniform, as many draws"
+_SETTLED = ("moved points apart", "votes apart", "accuracy of the choice")
 
 
 def _mean(plan: np.ndarray) -> pvm.ExpectedMatching:
@@ -98,90 +104,123 @@ def mean_matching(matchings: np.ndarray) -> np.ndarray:
     return np.mean(matchings[:, :, None] == np.arange(matchings.shape[1]), axis=0)
 
 
-def small_graphs(count: int, draws: int) -> None:
-    """Prints the first table; its last column is what chance alone does to as many draws of the uniform law."""
-    names = [*LAWS, "uniform, as many draws"]
-    print("| radius / bottleneck | " + " | ".join(names) + " |\n" + "|---" * (len(names) + 1) + "|")
-    for multiple in (1.0, 1.3, 1.6):
-        gaps: dict[str, list[float]] = {name: [] for name in names}
-        for number in range(count):
-            rng = np.random.default_rng([7000, number])
-            source, target = rng.uniform(size=(7, 2)), rng.uniform(size=(7, 2))
-            radius = multiple * pvm.bottleneck_radius(source, target) * _ABOVE
-            every = perfect_matchings(_graph(source, target, radius))
-            exact = mean_matching(every)
-            plans = {name: law(source, target, radius, draws, number) for name, law in LAWS.items()}
-            plans[names[-1]] = mean_matching(every[rng.integers(len(every), size=draws)])
-            for name, plan in plans.items():
-                gaps[name].append(np.abs(plan - exact).sum() / (2 * len(exact)))
-        print(
-            f"| {multiple} | " + " | ".join(f"{100 * np.mean(gaps[name]):.1f} %" for name in names) + " |", flush=True
+def tasks() -> list[Shift]:
+    """Of the second table the first three, of the third all."""
+    return [first_tasks()[16], first_tasks()[29], *large_tasks()[8:16:3], *large_tasks()[17:20:2]]
+
+
+def _small_graphs(settings: dict[str, Any], multiple: float) -> dict[str, Any]:
+    """A row of the first table; its last column is what chance alone does to as many draws of the uniform law."""
+    draws = settings["draws"]
+    gaps: dict[str, list[float]] = {name: [] for name in (*LAWS, _CHANCE)}
+    for seed in range(settings["graphs"]):
+        rng = np.random.default_rng([7000, seed])
+        source, target = rng.uniform(size=(7, 2)), rng.uniform(size=(7, 2))
+        radius = multiple * pvm.bottleneck_radius(source, target) * _ABOVE
+        every = perfect_matchings(_graph(source, target, radius))
+        exact = mean_matching(every)
+        plans = {name: law(source, target, radius, draws, seed) for name, law in LAWS.items()}
+        plans[_CHANCE] = mean_matching(every[rng.integers(len(every), size=draws)])
+        for name, plan in plans.items():
+            gaps[name].append(np.abs(plan - exact).sum() / (2 * len(exact)))
+    return {name: float(np.mean(values)) for name, values in gaps.items()}
+
+
+def _settle(draws: int, shift: Shift) -> dict[str, Any]:
+    """How far moved points and votes of two draws are apart, and the accuracy of the choice."""
+    data = shifted_task(shift)
+    size = np.sqrt(np.sum(np.var(data.target, axis=0)))
+    given = data.source, data.source_labels, data.target
+    both = [pvm.fit_transport_validated(*given, draws=draws, seed=seed, progress=False) for seed in (1, 2)]
+    one, other = (found.sweep.transports for found in both)
+    gaps = [np.mean(np.sum((a.moved - b.moved) ** 2, axis=1)) for a, b in zip(one, other)]
+    values = [np.sign(found.sweep.target_values) for found in both]
+    chosen = [accuracies(found.sweep, data)[found.choice.grid_index] for found in both]
+    figures = np.sqrt(np.mean(gaps)) / size, np.mean(values[0] != values[1]), np.mean(chosen)
+    return dict(zip(_SETTLED, map(float, figures)))
+
+
+def _compare(law: str, shift: Shift, draws: int = 64) -> dict[str, Any]:
+    """The accuracy of the choice under a law, and the best of the grid."""
+    data = shifted_task(shift)
+    smallest = pvm.bottleneck_radius(data.source, data.target) * _ABOVE
+    moved = [
+        pvm.barycentres(
+            data.source,
+            data.target,
+            _mean(LAWS[law](data.source, data.target, multiple * smallest, draws, 1)),
+            pvm.perturbed_variation(data.source, data.target, multiple * smallest),
+            multiple * smallest,
         )
+        for multiple in RADIUS_MULTIPLES
+    ]
+    margins = np.array(MARGIN_FRACTIONS)
+    sweep = learn_on_moved(moved, data.source_labels, data.target, pvm.default_gammas(data.target), margins)
+    found = accuracies(sweep, data)
+    chosen = found[pvm.choose(sweep, pvm.transport_criterion(sweep)).grid_index]
+    return {"chosen": float(chosen), "best": float(np.max(found))}
 
 
-def settle(tasks: Sequence[Shift]) -> None:
-    """Prints the second table."""
-    print("\n| draws | moved points apart | votes apart | accuracy of the choice |\n|---|---|---|---|")
-    for draws in (1, 4, 16, 64, 256):
-        apart, votes, accuracy = [], [], []
-        for shift in tasks:
-            data = shifted_task(shift)
-            size = np.sqrt(np.sum(np.var(data.target, axis=0)))
-            given = data.source, data.source_labels, data.target
-            both = [pvm.fit_transport_validated(*given, draws=draws, seed=seed, progress=False) for seed in (1, 2)]
-            one, other = (found.sweep.transports for found in both)
-            gaps = [np.mean(np.sum((a.moved - b.moved) ** 2, axis=1)) for a, b in zip(one, other)]
-            apart.append(np.sqrt(np.mean(gaps)) / size)
-            values = [np.sign(found.sweep.target_values) for found in both]
-            votes.append(np.mean(values[0] != values[1]))
-            accuracy += [accuracies(found.sweep, data)[found.choice.grid_index] for found in both]
-        cells = f"{100 * np.mean(apart):.1f} % | {100 * np.mean(votes):.1f} % | {100 * np.mean(accuracy):.1f} %"
-        print(f"| {draws} | {cells} |", flush=True)
+def compute(settings: dict[str, Any], table: str, row: Any, task: int) -> dict[str, Any]:
+    """One row of the first table, one task of a row of the second, or one law on a task of the third.
 
+    Args:
+      settings: ``graphs`` of the first table, and ``draws`` of each.
+      table: "graphs", "draws" or "laws".
+      row: multiple of the bottleneck radius, draws, or law.
+      task: of `tasks`; 0 in the first table.
 
-def compare(tasks: Sequence[Shift], draws: int = 64) -> None:
-    """Prints the third table."""
-    print(
-        "\n| task | " + " | ".join(f"{name}: chosen, best" for name in LAWS) + " |\n" + "|---" * (len(LAWS) + 1) + "|"
-    )
-    means: dict[str, list[float]] = {name: [] for name in LAWS}
-    for shift in tasks:
-        data = shifted_task(shift)
-        smallest = pvm.bottleneck_radius(data.source, data.target) * _ABOVE
-        gammas, cells = pvm.default_gammas(data.target), []
-        for name, law in LAWS.items():
-            moved = [
-                pvm.barycentres(
-                    data.source,
-                    data.target,
-                    _mean(law(data.source, data.target, multiple * smallest, draws, 1)),
-                    pvm.perturbed_variation(data.source, data.target, multiple * smallest),
-                    multiple * smallest,
-                )
-                for multiple in RADIUS_MULTIPLES
-            ]
-            sweep = learn_on_moved(moved, data.source_labels, data.target, gammas, np.array(MARGIN_FRACTIONS))
-            found = accuracies(sweep, data)
-            chosen = found[pvm.choose(sweep, pvm.transport_criterion(sweep)).grid_index]
-            means[name].append(float(chosen))
-            cells.append(f"{100 * chosen:.1f}, {100 * np.max(found):.1f}")
-        print(f"| {shift.group}, {shift.angle}°, noise {shift.noise} | " + " | ".join(cells) + " |", flush=True)
-    print("| mean of the choices | " + " | ".join(f"{100 * np.mean(means[name]):.1f}" for name in LAWS) + " |")
+    Returns:
+      ``figures``, as shares.
+    """
+    if table == "graphs":
+        return {"figures": _small_graphs(settings, row)}
+    return {"figures": _settle(row, tasks()[task]) if table == "draws" else _compare(row, tasks()[task])}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Prints the three tables."""
-    parser = argparse.ArgumentParser(
-        prog="python -m experiments.transport_laws",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("--quick", action="store_true", help="three small graphs and one task")
+    """Reads the options and writes the three tables."""
+    usual = {"graphs": 20, "draws": 1000, "tasks": len(tasks())}
+    parser = Command("transport_laws", __doc__, usual, {"graphs": 3, "draws": 200, "tasks": 1})
+    parser.add_argument("--graphs", type=number(1), help=f"small ones{parser.default('graphs')}")
+    parser.add_argument("--draws", type=number(1), help=f"of matchings, in small graphs{parser.default('draws')}")
+    parser.add_argument("--tasks", type=number(1), help=f"the first so many{parser.default('tasks')}")
     options = parser.parse_args(arguments)
-    tasks = [first_tasks()[16], first_tasks()[29], *large_tasks()[8:16:3], *large_tasks()[17:20:2]]
-    small_graphs(3 if options.quick else 20, 200 if options.quick else 1000)
-    settle(tasks[:1] if options.quick else tasks[:3])
-    compare(tasks[:1] if options.quick else tasks)
+    shifts = tasks()[: options.tasks]
+    cells: list[tuple[Any, ...]] = [("graphs", multiple, 0) for multiple in _MULTIPLES]
+    cells += [("draws", draws, task) for draws in _DRAWS for task in range(len(shifts[:3]))]
+    cells += [("laws", law, task) for law in LAWS for task in range(len(shifts))]
+    settings = {"graphs": options.graphs, "draws": options.draws}
+
+    def say(one: dict[str, Any]) -> str:
+        return ", ".join(f"{name} {100 * figure:.1f} %" for name, figure in one["figures"].items())
+
+    study = Study("experiments.transport_laws:compute", ("table", "row", "task"), settings, cells, say)
+    records = run_study(study, options).whole()
+    found = {cell: {name: 100 * figure for name, figure in one["figures"].items()} for cell, one in records.items()}
+    graphs = {f"{multiple}": list(found["graphs", multiple, 0].values()) for multiple in _MULTIPLES}
+    settled = {
+        f"{draws}": [
+            float(np.mean([found["draws", draws, task][name] for task in range(len(shifts[:3]))])) for name in _SETTLED
+        ]
+        for draws in _DRAWS
+    }
+    compared: dict[str, list[Any]] = {
+        f"{shift.group}, {shift.angle}°, noise {shift.noise}": [
+            "{chosen:.1f}, {best:.1f}".format(**found["laws", law, task]) for law in LAWS
+        ]
+        for task, shift in enumerate(shifts)
+    }
+    compared["mean of the choices"] = [
+        float(np.mean([found["laws", law, task]["chosen"] for task in range(len(shifts))])) for law in LAWS
+    ]
+    tables = [
+        "All figures in per cent.",
+        as_table("radius / bottleneck", [*LAWS, _CHANCE], graphs),
+        as_table("draws", _SETTLED, settled),
+        as_table("task", [f"{law}: chosen, best" for law in LAWS], compared),
+    ]
+    write(options.out, "transport_laws", "\n\n".join(tables))
 
 
 if __name__ == "__main__":

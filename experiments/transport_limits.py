@@ -1,6 +1,6 @@
 """Where the transport form fails: shifts that are no small motion of the source, class by class.
 
-  python -m experiments.transport_limits --out DIR          accuracies of five draws, and a picture of the first
+  python -m experiments.transport_limits          accuracies of five draws, and a picture of the first
   python -m experiments.transport_limits --runs 1 --methods PV-Transport-MinCq
 
 A matching within a radius moves points as little as it must. Where another map than the right one moves them less, no
@@ -9,27 +9,21 @@ matching pairs as many points as it can, so a class that is rarer in the target 
 rotation of 80 degrees, where the form works, stands beside them.
 """
 
-import argparse
-import json
-import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
-
-import matplotlib
-
-matplotlib.use("Agg")
 
 import matplotlib.pyplot as plt
 import numpy as np
 
-from experiments.figures_style import STYLE, bare, points
+from experiments.cells import accuracy
+from experiments.command import Command, as_table, names, number, write
+from experiments.figures_style import bare, points
 from experiments.methods import METHODS, Fitted
-from experiments.results import library_versions
 from experiments.shifts import draw_shape
+from experiments.study import run_accuracies
 from pvmincq_jax.datasets import DomainTask, draw_moons
 
-__all__ = ["CASES", "limits_task", "main", "picture"]
+__all__ = ["CASES", "compute", "limits_task", "main", "picture"]
 
 CASES = {
     "rotation": "80° rotation",
@@ -40,6 +34,7 @@ CASES = {
 NOISE = 0.05
 RARER = 4
 FAR = (3.0, 0.0)
+OURS = "PV-Transport-MinCq"
 
 
 def _target(case: str, per_class: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
@@ -80,8 +75,26 @@ def limits_task(case: str, seed: int, per_class: int = 150, test_size: int = 150
     return DomainTask(source, source_labels, target, test, test_labels)
 
 
-def _accuracy(fitted: Fitted, data: DomainTask) -> float:
-    return 100 * float(np.mean(fitted.decision(data.test) * data.test_labels > 0))
+def _fit(settings: dict[str, Any], method: str, case: str, run: int) -> tuple[DomainTask, Fitted]:
+    seed = settings["seed"] + run
+    task = limits_task(case, seed, settings["per_class"])
+    return task, METHODS[method].fit(task.source, task.source_labels, task.target, seed)
+
+
+def compute(settings: dict[str, Any], method: str, case: str, run: int) -> dict[str, Any]:
+    """Accuracy in per cent and the criterion that the method chose by.
+
+    Args:
+      settings: ``seed`` of the first run, and ``per_class``.
+      method: of Table 1.
+      case: of `CASES`.
+      run: counted from 0.
+
+    Returns:
+      Both by name.
+    """
+    task, fitted = _fit(settings, method, case, run)
+    return {"accuracy": float(accuracy(fitted.decision(task.test), task.test_labels)), "criterion": fitted.criterion}
 
 
 def _region(axis: Any, fitted: Fitted, around: np.ndarray) -> None:
@@ -98,29 +111,29 @@ def _region(axis: Any, fitted: Fitted, around: np.ndarray) -> None:
     axis.set_ylim(low[1], high[1])
 
 
-def picture(data: dict[str, DomainTask], fitted: dict[str, Fitted]) -> Any:
-    """A column a case: the two domains above, the moved source points and the vote below.
+def picture(settings: dict[str, Any]) -> Any:
+    """A column a case: the two domains of the first run above, the moved source points and the vote below.
 
     Args:
-      data: by case.
-      fitted: PV-Transport-MinCq on them.
+      settings: see `compute`.
 
     Returns:
       A Matplotlib figure.
     """
-    figure, axes = plt.subplots(2, len(data), figsize=(3.0 * len(data), 6.2), squeeze=False)
-    for (above, below), (case, task) in zip(axes.T, data.items()):
+    figure, axes = plt.subplots(2, len(CASES), figsize=(3.0 * len(CASES), 6.2), squeeze=False)
+    for (above, below), case in zip(axes.T, CASES):
+        task, fitted = _fit(settings, OURS, case, 0)
         points(above, task.target)
         points(above, task.source, task.source_labels, size=10)
         above.set_title(CASES[case])
-        model = fitted[case].details.model
-        _region(below, fitted[case], task.target)
+        model = fitted.details.model
+        _region(below, fitted, task.target)
         shown = slice(0, 300)
-        wrong = fitted[case].decision(task.test[shown]) * task.test_labels[shown] <= 0
+        wrong = fitted.decision(task.test[shown]) * task.test_labels[shown] <= 0
         points(below, task.target, marker=".", size=6, color="0.6")
         points(below, np.asarray(model.centers), task.source_labels, size=12)
         below.scatter(*task.test[shown][wrong].T, s=26, marker="x", color="#b2182b", linewidths=1.0, zorder=3)
-        below.set_title(f"{_accuracy(fitted[case], task):.0f} % on the target")
+        below.set_title(f"{accuracy(fitted.decision(task.test), task.test_labels):.0f} % on the target")
         bare(above)
         bare(below)
         below.set_aspect("equal", adjustable="box")
@@ -133,56 +146,25 @@ def picture(data: dict[str, DomainTask], fitted: dict[str, Fitted]) -> Any:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Prints accuracies and criterion, and writes OUT/limits.jsonl and OUT/limits.png and .pdf."""
-    parser = argparse.ArgumentParser(
-        prog="python -m experiments.transport_limits",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    """Reads the options, runs, and writes accuracies, criterion and picture."""
+    beside = ["OT-skada", "CORAL-skada", "SVM"]
+    usual = {"methods": beside, "runs": 5, "seed": 6000, "per_class": 150}
+    parser = Command("transport_limits", __doc__, usual, {"methods": ["SVM"], "runs": 1})
+    parser.add_argument(
+        "--methods", nargs="+", action=names(METHODS), help=f"beside our own{parser.default('methods')}"
     )
-    usual = ["PV-Transport-MinCq", "OT-skada", "CORAL-skada", "SVM"]
-    parser.add_argument("--methods", nargs="+", choices=list(METHODS), default=usual, help="which beside our own")
-    parser.add_argument("--runs", type=int, default=5, help="draws of each case (default 5)")
-    parser.add_argument("--seed", type=int, default=6000, help="of the first draw (default 6000)")
-    parser.add_argument("--per-class", type=int, default=150, help="half of the points of each domain")
-    parser.add_argument("--out", type=Path, default=Path("results/transport_limits"), help="folder")
+    parser.add_argument("--per-class", type=number(10), help=f"half of a domain's points{parser.default('per_class')}")
     options = parser.parse_args(arguments)
-    if options.runs < 1 or options.seed < 0 or options.per_class < 10:
-        parser.error("--runs must be at least 1, --seed at least 0 and --per-class at least 10")
-    options.out.mkdir(parents=True, exist_ok=True)
-    ours = "PV-Transport-MinCq"
-    methods = [ours, *(name for name in options.methods if name != ours)]
-    figures: dict[tuple[str, str], list[float]] = {}
-    data, fitted = {}, {}
-    with (options.out / "limits.jsonl").open("w") as stream:
-        for case in CASES:
-            for run in range(options.runs):
-                task = limits_task(case, options.seed + run, options.per_class)
-                for name in methods:
-                    found = METHODS[name].fit(task.source, task.source_labels, task.target, options.seed + run)
-                    accuracy = _accuracy(found, task)
-                    figures.setdefault((case, name), []).append(accuracy)
-                    record = {"case": case, "run": run, "method": name, "accuracy": accuracy}
-                    record |= {"criterion": found.criterion, "seed": options.seed + run, "versions": library_versions()}
-                    stream.write(json.dumps(record) + "\n")
-                    print(f"{case} run {run} {name}: {accuracy:.1f} %", file=sys.stderr, flush=True)
-                    if name == ours:
-                        figures.setdefault((case, "criterion"), []).append(found.criterion)
-                        if run == 0:
-                            data[case], fitted[case] = task, found
-    print("| shift | " + " | ".join(methods) + " | our criterion |")
-    print("|---" * (len(methods) + 2) + "|")
+    methods = [OURS, *(name for name in options.methods if name != OURS)]
+    settings = {"seed": options.seed, "per_class": options.per_class}
+    found = run_accuracies("transport_limits", ("method", "case"), (methods, list(CASES)), settings, options)
+    rows = {}
     for case, title in CASES.items():
-        cells = []
-        for name in methods:
-            values = figures[case, name]
-            error = f" ± {np.std(values, ddof=1) / np.sqrt(len(values)):.1f}" if len(values) > 1 else ""
-            cells.append(f"{np.mean(values):.1f}{error}")
-        print(f"| {title} | " + " | ".join(cells) + f" | {np.mean(figures[case, 'criterion']):.3f} |")
-    with plt.rc_context(STYLE):
-        drawn = picture(data, fitted)
-        for ending in ("png", "pdf"):
-            drawn.savefig(options.out / f"limits.{ending}")
-        plt.close(drawn)
+        figures = [[one["accuracy"] for one in found[method, case]] for method in methods]
+        rows[title] = [*figures, f"{np.mean([one['criterion'] for one in found[OURS, case]]):.3f}"]
+    text = f"Accuracy in per cent, mean ± standard error over {options.runs} draws, seed {options.seed}\n\n"
+    text += as_table("shift", [*methods, "our criterion"], rows)
+    write(options.out, "transport_limits", text, lambda: picture(settings))
 
 
 if __name__ == "__main__":

@@ -12,23 +12,19 @@ three sets together. The last set, "confirmed", was drawn after that. Test label
 inside one. Tasks whose grid holds no point above 90 % are counted apart: no rule could choose well there.
 """
 
-import argparse
-import json
-import sys
-import time
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from scipy.spatial import cKDTree
 
 import pvmincq_jax as pvm
-from experiments.results import library_versions
+from experiments.command import Command, as_table, names, number, write
 from experiments.shifts import Shift, first_tasks, large_tasks, second_tasks, shifted_task
+from experiments.study import Study, run_study
 from pvmincq_jax.datasets import DomainTask
 
-__all__ = ["RULES", "SETS", "accuracies", "chosen_by", "confirmed_tasks", "look", "main", "run_study"]
+__all__ = ["RULES", "SETS", "accuracies", "chosen_by", "compute", "confirmed_tasks", "look", "main", "run_rules"]
 
 # Neighbours in the rules that look at source or moved points.
 _FEW = 5
@@ -182,73 +178,64 @@ def look(shift: Shift, seed: int = 3) -> dict[str, float]:
     return chosen_by(RULES, sweep, accuracy)
 
 
-def summary(found: list[dict], least: float = _REACHED) -> str:
+def compute(settings: dict[str, Any], tasks: str, number: int) -> dict[str, Any]:
+    """The accuracy that each rule chooses on a task, by its set and its place there."""
+    return {"accuracy": look(SETS[tasks]()[number], settings["draw_seed"])}
+
+
+def summary(found: Sequence[dict[str, Any]], least: float = _REACHED) -> str:
     """Mean accuracies in per cent as Markdown, by rule and group, of tasks whose grid has more than ``least``."""
     reached = [one for one in found if one["accuracy"]["best of the grid"] > least]
-    groups = sorted({one["group"] for one in reached})
-    lines = ["| rule | " + " | ".join(groups) + " | all |", "|---" * (len(groups) + 2) + "|"]
-    counts = [sum(one["group"] == group for one in reached) for group in groups]
-    lines.append("| tasks | " + " | ".join(map(str, [*counts, len(reached)])) + " |")
-    for rule in reached[0]["accuracy"]:
-        cells = [np.mean([one["accuracy"][rule] for one in reached if one["group"] == group]) for group in groups]
-        cells.append(np.mean([one["accuracy"][rule] for one in reached]))
-        lines.append(f"| {rule} | " + " | ".join(f"{100 * cell:.1f}" for cell in cells) + " |")
+    groups = [*sorted({one["settings"]["group"] for one in reached}), "all"]
+    members = {g: [one["accuracy"] for one in reached if g in ("all", one["settings"]["group"])] for g in groups}
+    rows: dict[str, list[Any]] = {"tasks": [str(len(members[group])) for group in groups]}
+    for rule in reached[0]["accuracy"] if reached else ():
+        rows[rule] = [float(100 * np.mean([one[rule] for one in members[group]])) for group in groups]
     left = len(found) - len(reached)
-    return "\n".join([*lines, "", f"{left} more tasks have no point of the grid above {100 * least:.0f} %."])
+    return f"{as_table('rule', groups, rows)}\n\n{left} more tasks have no point of the grid above {100 * least:.0f} %."
 
 
-def run_study(
+def run_rules(
     name: str,
     description: str | None,
     sets: Mapping[str, Callable[[], Sequence[Any]]],
-    look: Callable[[Any, int], dict[str, float]],
     arguments: Sequence[str] | None,
     least: float = _REACHED,
 ) -> None:
-    """Judges every rule on every task, prints a table a set and writes OUT/study.jsonl and study.md.
+    """Judges every rule on every task and writes a table a set to OUT/NAME.md.
 
     Args:
-      name: of the command.
+      name: of the command, whose module has ``compute(settings, set, number)``.
       description: for its help.
       sets: of tasks, by name; a task is a named tuple with a shape, a group and a seed.
-      look: from a task and a seed to the accuracy that each rule chooses; one is called "chosen".
       arguments: of the command line.
       least: tasks whose grid holds no accuracy above it are counted apart.
     """
-    parser = argparse.ArgumentParser(
-        prog=f"python -m experiments.{name}",
-        description=description,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("--sets", nargs="+", choices=list(sets), default=list(sets), help="which tasks (default: all)")
-    parser.add_argument("--quick", action="store_true", help="every eighth task of each set")
-    parser.add_argument("--seed", type=int, default=3, help="of the matchings (default 3)")
-    parser.add_argument("--out", type=Path, default=Path("results") / name, help="folder")
+    parser = Command(name, description, {"sets": list(sets), "seed": 3, "every": 1}, {"every": 8})
+    parser.add_argument("--sets", nargs="+", action=names(sets), help=f"of {' '.join(sets)} (default: all)")
+    parser.add_argument("--every", type=number(1), help=f"the first of each so many tasks{parser.default('every')}")
     options = parser.parse_args(arguments)
-    options.out.mkdir(parents=True, exist_ok=True)
-    tables = []
-    with (options.out / "study.jsonl").open("w") as stream:
-        for one in options.sets:
-            tasks = sets[one]()[:: 8 if options.quick else 1]
-            found = []
-            for number, shift in enumerate(tasks, 1):
-                began = time.perf_counter()
-                accuracy = look(shift, options.seed)
-                record = {"set": one, "group": shift.group, **shift._asdict(), "accuracy": accuracy}
-                found.append(record)
-                stream.write(json.dumps({**record, "draw_seed": options.seed, "versions": library_versions()}) + "\n")
-                stream.flush()
-                text = f"[{one} {number}/{len(tasks)}] {shift.shape} {shift.group}: {accuracy['chosen']:.3f}, best "
-                text += f"{accuracy['best of the grid']:.3f}, {time.perf_counter() - began:.1f} s"
-                print(text, file=sys.stderr, flush=True)
-            tables.append(f"**{one}**\n\n{summary(found, least)}\n")
-            print("\n" + tables[-1], flush=True)
-    (options.out / "study.md").write_text("\n".join(tables), encoding="utf-8")
+    tasks = {one: sets[one]() for one in sets}
+    cells = [(one, number) for one in options.sets for number in range(0, len(tasks[one]), options.every)]
+    settings = {"draw_seed": options.seed}
+
+    def conditions(cell: tuple[Any, ...]) -> dict[str, Any]:
+        shift = tasks[cell[0]][cell[1]]
+        return {**settings, "group": shift.group, **shift._asdict()}
+
+    def say(one: dict[str, Any]) -> str:
+        best = f"best {one['accuracy']['best of the grid']:.3f}"
+        return f"{one['settings']['shape']} {one['settings']['group']}: {one['accuracy']['chosen']:.3f}, {best}"
+
+    study = Study(f"experiments.{name}:compute", ("set", "number"), settings, cells, say, conditions)
+    records = run_study(study, options).whole()
+    found = {one: [record for cell, record in records.items() if cell[0] == one] for one in options.sets}
+    write(options.out, name, "\n\n".join(f"**{one}**\n\n{summary(lines, least)}" for one, lines in found.items()))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Judges the rules of the transport form."""
-    run_study("transport_study", __doc__, SETS, look, arguments)
+    run_rules("transport_study", __doc__, SETS, arguments)
 
 
 if __name__ == "__main__":

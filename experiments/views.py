@@ -13,7 +13,6 @@ last rows weigh given classifiers, SVMs learnt on the source from each view. Dev
 table's seed is 2014.
 """
 
-import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -26,12 +25,12 @@ from sklearn.model_selection import StratifiedKFold, cross_val_predict
 from sklearn.svm import SVC
 
 import pvmincq_jax as pvm
-from experiments.directions import as_table, command, mean_and_error, note, write
-from experiments.figures_style import STYLE
-from experiments.workers import on_one_core
+from experiments.cells import accuracy
+from experiments.command import Command, as_table, mean_and_error, number, write
+from experiments.study import Study, run_study
 from pvmincq_jax.adaptation.views import ViewMatching
 
-__all__ = ["ROWS", "SHIFTS", "ViewsTask", "edges", "main", "run", "views_task"]
+__all__ = ["ROWS", "SHIFTS", "ViewsTask", "compute", "edges", "main", "views_task"]
 
 SHIFTS = ("lamp", "moved")
 _DIRECTIONS = 8
@@ -118,21 +117,17 @@ def _chosen(task: ViewsTask, views: Sequence[int] | str, scaled_by: list[np.ndar
     return [[part[int(v)] for v in views] for part in parts]
 
 
-def _accuracy(values: Any, labels: np.ndarray) -> float:
-    return float(100 * np.mean(np.asarray(values) * labels > 0))
-
-
 def _without(task: ViewsTask, views: Any, seed: int) -> float:
     """MinCq on the source. With the source as its own target, every point is its own match and R_S cross-validates."""
     source, _, test = _chosen(task, views, task.source)
     found = pvm.fit_views_validated(source, task.source_labels, source, seed=seed, **_WITHOUT)
-    return _accuracy(pvm.decision(found.model, test), task.test_labels)
+    return accuracy(pvm.decision(found.model, test), task.test_labels)
 
 
 def _adapted(task: ViewsTask, views: Any, seed: int, matching: ViewMatching = "joint") -> float:
     source, target, test = _chosen(task, views, task.target)
     found = pvm.fit_views_validated(source, task.source_labels, target, matching=matching, seed=seed, **_GRID)
-    return _accuracy(pvm.decision(found.model, test), task.test_labels)
+    return accuracy(pvm.decision(found.model, test), task.test_labels)
 
 
 def _given(task: ViewsTask, seed: int) -> tuple[float, float]:
@@ -157,8 +152,8 @@ def _given(task: ViewsTask, seed: int) -> tuple[float, float]:
     plain = pvm.fit_votes_validated(stacks[0], labels, stacks[0], on_source, on_source, seed=seed, **_WITHOUT)
     adapted = pvm.fit_votes_validated(stacks[0], labels, stacks[1], on_source, on_target, seed=seed, **_GRID)
     return (
-        _accuracy(pvm.vote_margin(on_test, plain.model.weights), task.test_labels),
-        _accuracy(pvm.vote_margin(on_test, adapted.model.weights), task.test_labels),
+        accuracy(pvm.vote_margin(on_test, plain.model.weights), task.test_labels),
+        accuracy(pvm.vote_margin(on_test, adapted.model.weights), task.test_labels),
     )
 
 
@@ -166,40 +161,34 @@ def _both(views: Any) -> Callable[[ViewsTask, int], tuple[float, float]]:
     return lambda task, seed: (_without(task, views, seed), _adapted(task, views, seed))
 
 
-ROWS: dict[str, Callable[[ViewsTask, int], tuple[float, float]]] = {
+ROWS: dict[str, Callable[[ViewsTask, int], tuple[float | None, float]]] = {
     "A: pixels": _both([0]),
     "B: edges": _both([1]),
     "A and B in one vector": _both("stacked"),
     "A and B as views": _both([0, 1]),
-    "A and B as views, each matched": lambda task, seed: (float("nan"), _adapted(task, [0, 1], seed, "each")),
+    "A and B as views, each matched": lambda task, seed: (None, _adapted(task, [0, 1], seed, "each")),
     "given SVMs of A and B": _given,
 }
 
 
-def run(shift: str, runs: int, seed: int, size: int) -> dict[str, np.ndarray]:
+def compute(settings: dict[str, Any], row: str, run: int) -> dict[str, Any]:
     """Accuracies on the test digits, in per cent.
 
     Args:
-      shift: see `views_task`.
-      runs: how many; run i has seed + i.
-      seed: of the first.
-      size: of source and target.
+      settings: ``shift`` and ``size``, see `views_task`, and the ``seed`` of the first run.
+      row: of `ROWS`.
+      run: counted from 0.
 
     Returns:
-      By row, ``[runs, 2]``: without and with adaptation; NaN where there is nothing to compare.
+      ``accuracy``: without and with adaptation; None where there is nothing to compare.
     """
-    found: dict[str, list[tuple[float, float]]] = {name: [] for name in ROWS}
+    seed = settings["seed"] + run
     with jax.enable_x64(True):
-        for number in range(runs):
-            task = views_task(shift, seed + number, size)
-            for name, row in ROWS.items():
-                found[name].append(row(task, seed + number))
-            said = ", ".join(f"{name} {rows[-1][0]:.1f} {rows[-1][1]:.1f}" for name, rows in found.items())
-            note(f"run {number + 1} of {runs}: {said}")
-    return {name: np.array(rows) for name, rows in found.items()}
+        found = ROWS[row](views_task(settings["shift"], seed, settings["size"]), seed)
+    return {"accuracy": [None if figure is None else float(figure) for figure in found]}
 
 
-def draw(found: dict[str, np.ndarray], task: ViewsTask) -> Any:
+def draw(found: dict[str, list[tuple[float, ...]]], task: ViewsTask) -> Any:
     """Digits of both domains, and the accuracies."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(10, 3.4), width_ratios=(1, 1.25))
     rows = [np.concatenate(list(row), axis=1) for row in task.pictures]
@@ -211,7 +200,7 @@ def draw(found: dict[str, np.ndarray], task: ViewsTask) -> Any:
         (-0.13, 0, "o", "white", "learnt on the source"),
         (0.13, 1, "s", "black", "adapted by PV-MinCq"),
     ):
-        figures = np.array([mean_and_error(found[name][:, column]) for name in names])
+        figures = np.array([mean_and_error(found[name][column]) for name in names])
         right.errorbar(
             figures[:, 0],
             np.arange(len(names)) + offset,
@@ -233,27 +222,30 @@ def draw(found: dict[str, np.ndarray], task: ViewsTask) -> Any:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Reads the options, runs, and writes table and picture."""
-    parser = command("views", __doc__, runs=10, quick="two runs with 40 digits a domain")
+    parser = Command("views", __doc__, {"runs": 10, "seed": 2014, "size": 150}, {"runs": 2, "size": 40})
     parser.add_argument("--shift", choices=SHIFTS, default="lamp", help="between the domains (default: %(default)s)")
+    parser.add_argument("--size", type=number(10), help=f"digits a domain{parser.default('size')}")
     options = parser.parse_args(arguments)
-    runs, size = (2, 40) if options.quick else (options.runs, 150)
-    found = run(options.shift, runs, options.seed, size)
-    cells = {name: [None if np.isnan(column[0]) else column for column in rows.T] for name, rows in found.items()}
-    text = "\n".join(
-        [
-            f"Even against odd digits, {options.shift}, {size} + {size} digits, {runs} runs, seed {options.seed}:",
-            "accuracy in per cent on the other digits, mean ± standard error",
-            "",
-            as_table("voters", ["learnt on the source", "adapted"], cells),
-        ]
+    runs, seed, size, shift = options.runs, options.seed, options.size, options.shift
+    cells = [(row, run) for run in range(runs) for row in ROWS]
+    study = Study(
+        "experiments.views:compute",
+        ("row", "run"),
+        {"shift": shift, "seed": seed, "size": size, "grid": _GRID},
+        cells,
+        lambda one: " and ".join("-" if figure is None else f"{figure:.1f} %" for figure in one["accuracy"]),
     )
-    record = {
-        "settings": {"shift": options.shift, "runs": runs, "seed": options.seed, "size": size, "grid": _GRID},
-        "accuracy": {name: rows.T.tolist() for name, rows in found.items()},
-    }
-    with plt.rc_context(STYLE):
-        write(options.out, "views", text, record, draw(found, views_task(options.shift, options.seed, size)))
+    records = run_study(study, options).whole()
+    found = {row: list(zip(*(records[row, run]["accuracy"] for run in range(runs)))) for row in ROWS}
+    rows = {row: [None if column[0] is None else column for column in columns] for row, columns in found.items()}
+    text = [
+        f"Even against odd digits, {shift}, {size} + {size} digits, {runs} runs, seed {seed}:",
+        "accuracy in per cent on the other digits, mean ± standard error",
+        "",
+        as_table("voters", ["learnt on the source", "adapted"], rows),
+    ]
+    write(options.out, "views", "\n".join(text), lambda: draw(found, views_task(shift, seed, size)))
 
 
 if __name__ == "__main__":
-    sys.exit(on_one_core(main))
+    main()

@@ -246,7 +246,7 @@ def _one_thread() -> AbstractContextManager:
     twenty times as long where the threads wait for a core that others use.
     """
     try:
-        from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+        from threadpoolctl import threadpool_limits
     except ImportError:
         return nullcontext()
     return threadpool_limits(1, "blas")

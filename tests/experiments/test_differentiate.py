@@ -105,8 +105,8 @@ def test_configuration_is_left_alone(done, capsys):
     ("arguments", "message"),
     [
         (["--folds", "1"], "--folds must be 0 or at least 2"),
-        (["--steps", "0"], "--steps must be at least 1"),
-        (["--seed", "-1"], "--seed must be at least 0"),
+        (["--steps", "0"], "--steps: must be a whole number from 1 on"),
+        (["--seed", "-1"], "--seed: must be a whole number from 0 on"),
         (["--task", "sideways"], "task must be a number of degrees"),
     ],
 )

@@ -7,7 +7,7 @@ import matplotlib.pyplot as plt
 import pytest
 
 from experiments import figures, figures_models, figures_style
-from experiments.results import Settings
+from experiments.cells import Settings
 
 SMALL = ["--per-class", "12", "--test-size", "60", "--methods", "SVM", "PV-MinCq", "PV-MinCq+"]
 
@@ -43,8 +43,8 @@ def test_texts_of_a_figure_do_not_overlap():
     ("arguments", "message"),
     [
         (["--task", "45"], "invalid choice: '45'"),
-        (["--only", "pictures"], "invalid choice: 'pictures'"),
-        (["--per-class", "2"], "--per-class must be at least 5; it is 2"),
+        (["--only", "pictures"], "'pictures' is not available; there are domains"),
+        (["--per-class", "2"], "must be a whole number from 5 on; it is '2'"),
     ],
 )
 def test_bad_options_are_named(capsys, arguments, message):
@@ -57,4 +57,3 @@ def test_the_command_itself(tmp_path):
     command = [sys.executable, "-W", "ignore", "-m", "experiments.figures", "--out", str(tmp_path), "--only"]
     assert subprocess.run([*command, "domains"], capture_output=True, check=False).returncode == 0
     assert {path.name for path in tmp_path.iterdir()} == {"domains.png", "domains.pdf"}
-    assert subprocess.run([*command, "nothing"], capture_output=True, check=False).returncode == 2

@@ -35,9 +35,10 @@ def test_drawn_species():
 
 def test_command(found, monkeypatch, tmp_path, capsys):
     monkeypatch.setitem(label_study.SETS, "first", lambda: [SMALL])
-    label_study.main(["--sets", "first", "--out", str(tmp_path)])
-    record = json.loads((tmp_path / "study.jsonl").read_text())
+    label_study.main(["--sets", "first", "--jobs", "0", "--out", str(tmp_path)])
+    record = json.loads((tmp_path / "results.jsonl").read_text())
     assert record["accuracy"] == found
-    assert record["seed"] == SMALL.seed
-    assert "| chosen | " in (tmp_path / "study.md").read_text()
-    assert "[first 1/1] moons" in capsys.readouterr().err
+    assert record["settings"]["seed"] == SMALL.seed
+    assert record["settings"]["draw_seed"] == 3
+    assert "| chosen " in (tmp_path / "label_study.md").read_text()
+    assert "[1/1] first 0: moons" in capsys.readouterr().err

@@ -108,10 +108,11 @@ def test_the_command(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(penguins, "PAIRS", (("Gentoo", "Chinstrap"),))
     monkeypatch.setattr(penguins, "draw", lambda *_: penguins.plt.figure())
     methods = ["CORAL + SVM", "standardised + SVM"]
-    penguins.main(["--methods", *methods, "--runs", "2", "--seed", "1000", "--out", str(tmp_path)])
-    accuracy = json.loads((tmp_path / "penguins.json").read_text())["accuracy"]
-    assert list(accuracy) == ["standardised + SVM", "CORAL + SVM"]
-    means = {name: np.mean(figures["Gentoo to Chinstrap"]) for name, figures in accuracy.items()}
+    penguins.main(["--methods", *methods, "--runs", "2", "--seed", "1000", "--jobs", "0", "--out", str(tmp_path)])
+    records = [json.loads(line) for line in (tmp_path / "results.jsonl").read_text().splitlines()]
+    assert {record["task"] for record in records} == {"Gentoo to Chinstrap"}
+    assert [record["method"] for record in records] == ["standardised + SVM"] * 2 + ["CORAL + SVM"] * 2
+    means = {name: np.mean([one["accuracy"] for one in records if one["method"] == name]) for name in methods}
     # Birds of another species are told apart far better than by chance.
     assert min(means.values()) > 65
     out = capsys.readouterr().out

@@ -71,12 +71,12 @@ def test_rules_see_no_target_label():
 
 def test_summary():
     found = [
-        {"group": "a", "accuracy": {"rule": 0.5, "best of the grid": 0.95}},
-        {"group": "b", "accuracy": {"rule": 1.0, "best of the grid": 1.0}},
-        {"group": "b", "accuracy": {"rule": 0.1, "best of the grid": 0.2}},
+        {"settings": {"group": "a"}, "accuracy": {"rule": 0.5, "best of the grid": 0.95}},
+        {"settings": {"group": "b"}, "accuracy": {"rule": 1.0, "best of the grid": 1.0}},
+        {"settings": {"group": "b"}, "accuracy": {"rule": 0.1, "best of the grid": 0.2}},
     ]
     text = transport_study.summary(found)
-    assert "| rule | 50.0 | 100.0 | 75.0 |" in text
+    assert ["rule", "50.0", "100.0", "75.0"] in [line.replace("|", " ").split() for line in text.splitlines()]
     assert "1 more tasks" in text
 
 
@@ -117,21 +117,39 @@ def test_limits_tasks(case):
 
 
 def test_the_limits_are_drawn(tmp_path, capsys):
-    arguments = ["--runs", "1", "--per-class", "20", "--methods", "SVM", "--out", str(tmp_path)]
+    arguments = ["--runs", "1", "--per-class", "20", "--methods", "SVM", "--jobs", "0", "--out", str(tmp_path)]
     transport_limits.main(arguments)
-    records = [json.loads(line) for line in (tmp_path / "limits.jsonl").read_text().splitlines()]
+    records = [json.loads(line) for line in (tmp_path / "results.jsonl").read_text().splitlines()]
     assert [(one["case"], one["method"]) for one in records] == [
         (case, method) for case in transport_limits.CASES for method in ("PV-Transport-MinCq", "SVM")
     ]
     shown = capsys.readouterr().out
     assert all(title in shown for title in transport_limits.CASES.values())
     for ending, start in (("png", b"\x89PNG"), ("pdf", b"%PDF")):
-        assert (tmp_path / f"limits.{ending}").read_bytes().startswith(start)
+        assert (tmp_path / f"transport_limits.{ending}").read_bytes().startswith(start)
 
 
+@pytest.mark.usefixtures("one_gamma")
+def test_the_laws_are_compared(tmp_path, monkeypatch, capsys):
+    for name, value in {"_DRAWS": (4,), "_MULTIPLES": (1.3,), "tasks": lambda: [SMALL]}.items():
+        monkeypatch.setattr(transport_laws, name, value)
+    arguments = ["--graphs", "2", "--draws", "200", "--jobs", "0", "--out", str(tmp_path)]
+    transport_laws.main(arguments)
+    records = [json.loads(line) for line in (tmp_path / "results.jsonl").read_text().splitlines()]
+    assert [one["table"] for one in records] == ["graphs", "draws", "laws", "laws", "laws"]
+    first = records[0]["figures"]
+    # As many draws of the uniform law are nearer to its exact mean than half of a point's mass, and so are all laws.
+    assert all(0 <= share < 0.5 for share in first.values())
+    assert all(one["figures"]["chosen"] <= one["figures"]["best"] for one in records[2:])
+    shown = capsys.readouterr().out
+    assert "drawn: chosen, best" in shown
+    assert f"{100 * first['costs']:.1f}" in shown
+
+
+@pytest.mark.usefixtures("one_gamma")
 def test_transport_is_far_ahead_at_a_large_rotation():
-    """One small honest case, with the criterion's own choice."""
-    task = moons_task("70", 1234, per_class=75, test_size=600, noise=0.06)
+    """One small honest case, with the criterion's own choice of radius and margin."""
+    task = moons_task("70", 1234, per_class=50, test_size=600, noise=0.06)
     fitted = pvm.fit_transport_validated(task.source, task.source_labels, task.target, seed=1)
     accuracy = np.mean(np.asarray(pvm.predict(fitted.model, task.test)) == task.test_labels)
     assert accuracy > 0.9

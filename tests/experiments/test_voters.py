@@ -1,16 +1,19 @@
 """The command that compares where the kernels sit."""
 
-import re
+import json
 
 import pvmincq_jax as pvm
 from experiments import voters
 
 
-def test_a_small_comparison(capsys, monkeypatch):
+def test_a_small_comparison(tmp_path, capsys, monkeypatch):
     fit = pvm.fit_validated
     small = {"radii": (0.2,), "margins": (0.1,), "gammas": (2.0,), "folds": 2, "draws": 2}
     monkeypatch.setattr(pvm, "fit_validated", lambda *data, **options: fit(*data, **options, **small))
-    voters.main(["--tasks", "20", "--runs", "1", "--per-class", "20", "--test-size", "100"])
-    rows = [re.match(r"(target|source|both)\s+([\d.]+)", line) for line in capsys.readouterr().out.splitlines()[2:]]
-    assert [row.group(1) for row in rows] == ["target", "source", "both"]
-    assert all(85 <= float(row.group(2)) <= 100 for row in rows)
+    sizes = ["--tasks", "20", "--runs", "1", "--per-class", "20", "--test-size", "100"]
+    voters.main([*sizes, "--jobs", "0", "--out", str(tmp_path)])
+    records = [json.loads(line) for line in (tmp_path / "results.jsonl").read_text().splitlines()]
+    assert [record["voters"] for record in records] == ["target", "source", "both"]
+    assert all(85 <= record["accuracy"] <= 100 for record in records)
+    shown = capsys.readouterr().out
+    assert all(f"{record['accuracy']:.1f}" in shown for record in records)
