@@ -13,12 +13,14 @@ The engine returns weights. Values at other points and risks are products of wei
 """
 
 import functools
+from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
+from pvmincq_jax._threads import core_count, one_blas_thread
 from pvmincq_jax._types import Array, MarginUnit, precision
 from pvmincq_jax.voting.factor import VoteFactor, ladder_rank, row_basis
 from pvmincq_jax.voting.mincq import solve_mincq
@@ -260,39 +262,50 @@ def solve_grid(
     devices = 1 if mesh is None else mesh.shape[mesh.axis_names[0]]
     size = devices * (1 if own or count <= devices else _LANES)
     wanted = np.broadcast_to(np.asarray(margins, float), (count, np.shape(margins)[-1]))
+    shared = None if own else _prepare(votes_of, lanes, wanted, unit)
 
     def part(numbers: np.ndarray) -> Lanes:
         return Lanes(*(field[numbers] for field in lanes))
 
-    shared = None if own else _prepare(votes_of, lanes, wanted, unit)
-    chunks = []
-    for numbers in _chunks(count, size):
-        if shared is None:
-            # The last lane stands in for those that are missing.
-            each = {
-                i: _prepare(votes_of(i), part(np.array([i])), wanted[[i]], unit) for i in np.unique(numbers % count)
-            }
-            voters = _side_by_side([each[i] for i in numbers % count])
-        else:
-            voters = shared._replace(margins=shared.margins[numbers], mu_max=shared.mu_max[numbers])
+    def voters_of(numbers: np.ndarray) -> _Voters:
+        if shared is not None:
+            return shared._replace(margins=shared.margins[numbers], mu_max=shared.mu_max[numbers])
+        each = {i: _prepare(votes_of(i), part(np.array([i])), wanted[[i]], unit) for i in np.unique(numbers % count)}
+        return _side_by_side([each[i] for i in numbers % count])
+
+    def dispatch(numbers: np.ndarray) -> tuple[Any, np.ndarray]:
+        """Sends a chunk off, without waiting for it."""
+        voters, chosen = voters_of(numbers), part(numbers)
         _, rows, columns = voters.votes.shape
-        dtype = voters.votes.dtype
-        chosen = part(numbers)
         # A lane that fills up has no learning point, and nothing to solve.
         weights = np.where(numbers[:, None] >= 0, chosen.weights, 0.0)
         known = ~np.isnan(voters.mu_max)
         small = bool(np.any(np.min(voters.margins, axis=1)[known] <= _SMALL_MARGIN * voters.mu_max[known]))
         arrays = (
             *voters[:3],
-            _pad(chosen.labels.astype(dtype), size, rows),
-            _pad(weights.astype(dtype), size, rows),
+            _pad(chosen.labels.astype(voters.votes.dtype), size, rows),
+            _pad(weights.astype(voters.votes.dtype), size, rows),
             _pad(chosen.mask, size, columns),
             voters.margins,
         )
-        with precision(dtype):
-            found = _fetch(_compiled(small, mesh, own)(*_spread_out(arrays, mesh, own)), mesh)
-        real = int(np.sum(numbers >= 0))
-        advance(real)
-        chunks.append([field[:real] for field in (*found, voters.mu_max)])
-    solved, *others = (np.concatenate(fields) for fields in zip(*chunks))
+        return _compiled(small, mesh, own)(*_spread_out(arrays, mesh, own)), voters.mu_max
+
+    # The devices of a mesh are busy with one chunk each; without one, chunks in flight keep the cores busy.
+    limit = core_count() if mesh is None else 2
+    in_flight: deque[tuple[Any, np.ndarray]] = deque()
+    chunks: list[tuple[np.ndarray, ...]] = []
+
+    def collect() -> None:
+        found, mu_max = in_flight.popleft()
+        chunks.append((*_fetch(found, mesh), mu_max))
+        advance(min(size, count - size * (len(chunks) - 1)))
+
+    with one_blas_thread(), precision(wanted.dtype if shared is None else shared.votes.dtype):
+        for numbers in _chunks(count, size):
+            in_flight.append(dispatch(numbers))
+            if len(in_flight) >= limit:
+                collect()
+        while in_flight:
+            collect()
+    solved, *others = (np.concatenate(fields)[:count] for fields in zip(*chunks))
     return Figures(solved[..., : lanes.mask.shape[1]], *others)

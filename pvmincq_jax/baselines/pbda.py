@@ -13,7 +13,6 @@ published optimiser, gets stuck; and it has many minima. What is ours, with SciP
 """
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -24,6 +23,7 @@ from scipy.linalg.lapack import dpstrf
 from scipy.optimize import minimize
 from scipy.special import ndtr
 
+from pvmincq_jax._threads import one_blas_thread
 from pvmincq_jax._types import Array, ArrayLike
 from pvmincq_jax.baselines._form import KernelModel, Sample, kernel_decision, prepare, rbf_kernel, read_params
 
@@ -239,19 +239,6 @@ def _fit_gamma(sample: Sample, labels: np.ndarray, grid: Sequence[PbdaParams]) -
     return models
 
 
-def _one_thread() -> AbstractContextManager:
-    """BLAS on one thread, where threadpoolctl (a part of scikit-learn's installation) is there to see to it.
-
-    Thousands of products of a matrix and a vector, tens of microseconds each, gain nothing from threads, and take
-    twenty times as long where the threads wait for a core that others use.
-    """
-    try:
-        from threadpoolctl import threadpool_limits
-    except ImportError:
-        return nullcontext()
-    return threadpool_limits(1, "blas")
-
-
 def fit_grid(
     source: ArrayLike, labels: ArrayLike, target: ArrayLike, grid: Sequence[PbdaParams | dict], seed: int = 0
 ) -> list[PbdaModel]:
@@ -273,7 +260,8 @@ def fit_grid(
     each = np.broadcast_to(np.asarray(labels, dtype=float), (len(read), np.shape(labels)[-1]))
     samples = [prepare(source, own, target) for own in each]
     models: dict[int, PbdaModel] = {}
-    with _one_thread():
+    # Thousands of products of a matrix and a vector, tens of microseconds each.
+    with one_blas_thread():
         for gamma in dict.fromkeys(params.gamma for params in read):
             rows = [row for row, params in enumerate(read) if params.gamma == gamma]
             own = np.stack([samples[row].labels for row in rows])

@@ -1,0 +1,45 @@
+"""How many cores there are, and BLAS on one thread while our own work fills them."""
+
+import contextlib
+import os
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+__all__: list[str] = []
+
+_lock = threading.Lock()
+_inside = 0
+_limit: Any = None
+
+
+def core_count() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@contextlib.contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """BLAS on one thread, where threadpoolctl (a part of scikit-learn's installation) is there to see to it.
+
+    Products and factorisations of some hundred rows gain nothing from BLAS's own threads, and take many times as long
+    where these wait for a core that others use. The setting belongs to the whole process: the first to enter makes it,
+    and the last to leave, in whichever thread, takes it back.
+    """
+    global _inside, _limit
+    try:
+        from threadpoolctl import threadpool_limits
+    except ImportError:
+        yield
+        return
+    with _lock:
+        _inside += 1
+        if _inside == 1:
+            _limit = threadpool_limits(1, "blas")
+    try:
+        yield
+    finally:
+        with _lock:
+            _inside -= 1
+            if not _inside:
+                _limit.restore_original_limits()
