@@ -147,23 +147,31 @@ class Forest:
 
     def _hand_over(self, lost: np.ndarray) -> np.ndarray:
         """Columns of a dissolved tree join trees that an edge within the radius leads to; returns the rest of them."""
-        starts, rows, lengths = self.edges[1:]
+        starts, lengths = self.edges.starts, self.edges.lengths
         # One step is enough for a column that is here often; it need not know all of its edges within the radius.
         count = self._within[lost]
         next_count = np.minimum(count + 1 + count // 8, starts[lost + 1] - starts[lost])
         self._within[lost] = np.where(lengths[starts[lost] + next_count - 1] <= self.radius, next_count, count)
+        lost = self._join_at_random(lost)
+        self._find_nearest(lost)
+        found = self._gap[lost] <= self.radius
+        self._parent[lost[found]] = self._via[lost[found]]
+        self._add(lost[found])
+        # What is still in reach after this, through the columns that have just joined, is found as the forest grows.
+        return self._join_at_random(lost[~found])
+
+    def _join_at_random(self, lost: np.ndarray) -> np.ndarray:
+        """Columns that a random edge within the radius joins to the forest join it; returns the rest."""
+        first, rows = self.edges.starts, self.edges.rows
         while lost.size:
             at = self._random.random((_RANDOM, lost.size)) * self._within[lost]
-            row = rows[starts[lost] + at.astype(np.int64)]
+            row = rows[first[lost] + at.astype(np.int64)]
             inside = self._row_tree[row] >= 0
             every, some = np.arange(lost.size), np.argmax(inside, axis=0)
-            found, parent = inside[some, every], row[some, every]
+            found = inside[some, every]
             if not found.any():
-                self._find_nearest(lost)
-                found, parent = self._gap[lost] <= self.radius, self._via[lost]
-                if not found.any():
-                    break
-            self._parent[lost[found]] = parent[found]
+                break
+            self._parent[lost[found]] = row[some, every][found]
             self._add(lost[found])
             lost = lost[~found]
         return lost
