@@ -70,7 +70,8 @@ class Forest:
         self.pairs = matched.size
         # So many edges of each column, or more, are within the radius.
         self._within = np.bincount(graph.neighbours[graph.distances <= radius], minlength=columns)
-        # A tree has the number of its root. Of a column outside the forest, the shortest edge from a row inside.
+        # A tree has the number of its root. Of a column outside the forest, the shortest edge from a row inside; or, if
+        # that row has left, a stale edge, not longer than the shortest: it is looked up again when its turn comes.
         self._row_tree = np.where(self.row_mate < 0, np.arange(rows), -1)
         self._column_tree, self._parent = np.full(columns, -1), np.full(columns, -1)
         self._gap, self._via = np.full(columns, np.inf), np.full(columns, -1)
@@ -83,8 +84,13 @@ class Forest:
             shortest = float(self._gap.min())
             if np.isinf(shortest):
                 return shortest
-            self.radius = max(self.radius, shortest)
-            new = np.flatnonzero(self._gap <= self.radius)
+            radius = max(self.radius, shortest)
+            new = np.flatnonzero(self._gap <= radius)
+            stale = new[self._row_tree[self._via[new]] < 0]
+            if stale.size:
+                self._find_nearest(stale)
+                continue
+            self.radius = radius
             free = new[self.column_mate[new] < 0]
             if free.size:
                 break
@@ -139,11 +145,7 @@ class Forest:
         self._row_tree[self._row_tree == root] = -1
         lost = np.flatnonzero(self._column_tree == root)
         self._column_tree[lost] = -1
-        lost = self._hand_over(lost)
-        # The forest has lost rows and won none: a column whose nearest row is still inside keeps it.
-        outside = np.flatnonzero((self._column_tree < 0) & (self._via >= 0))
-        outside = outside[self._row_tree[self._via[outside]] < 0]
-        self._find_nearest(np.union1d(lost, outside))
+        self._find_nearest(self._hand_over(lost))
 
     def _hand_over(self, lost: np.ndarray) -> np.ndarray:
         """Columns of a dissolved tree join trees that an edge within the radius leads to; returns the rest of them."""
