@@ -1,4 +1,4 @@
-"""Matchings beside SciPy's Dinic, the PV curve beside a matching per radius, many draws beside as many matchings."""
+"""Matchings beside SciPy's Dinic, radii and the PV curve beside matchings, many draws beside as many matchings."""
 
 import argparse
 import time
@@ -18,6 +18,8 @@ __all__ = ["add_arguments", "run"]
 _DENSE = {"full": (10_000, 0.486), "quick": (300, 0.4)}
 _SPARSE = {"full": 100_000, "quick": 1_000}
 _CURVE = {"full": 300, "quick": 40}
+_RADII = {"full": (500, 1_500, 3_000, 5_000), "quick": (60,)}
+_BOTTLENECK = {"full": (10_000, 100_000), "quick": (700,)}
 _DRAWS = {"full": (300, 2_000), "quick": (60,)}
 _EDGES_PER_POINT = 20
 
@@ -115,6 +117,55 @@ def _curve_row(size: str, repeats: int, seed: int) -> dict[str, Any]:
     }
 
 
+def _radii_row(points: int, repeats: int, seed: int) -> dict[str, Any]:
+    """Exact radii as multiples of one matching at the bottleneck radius."""
+    source, target = _samples(points, 30.0, seed)
+    radius = pvm.bottleneck_radius(source, target)
+    levels = np.array([0.6, 0.5, 0.4, 0.3, 0.2, 0.15, 0.1, 0.05, 0.02, 0.0])
+    found: dict[str, Any] = {}
+
+    def keep(name: str, value: Any) -> None:
+        found[name] = value
+
+    seconds = best_seconds(
+        {
+            "matching": lambda: pvm.match(source, target, radius, seed=seed),
+            "bottleneck": lambda: pvm.bottleneck_radius(source, target),
+            "ten_levels": lambda: keep("levels", pvm.grid_radii(source, target, levels, "pv")),
+            "curve": lambda: keep("curve", pvm.pv_curve(source, target)),
+        },
+        repeats,
+    )
+    at_levels = pvm.PVCurve(*found["curve"]).at(found["levels"])
+    return {
+        "row": "radii",
+        "points": points,
+        "equal": bool(found["curve"].radii[-1] == radius and np.all(at_levels <= levels + 1e-12)),
+        "matching_seconds": seconds["matching"],
+        **{f"{name}_seconds": seconds[name] for name in ("bottleneck", "ten_levels", "curve")},
+        **{f"{name}_ratio": seconds[name] / seconds["matching"] for name in ("bottleneck", "ten_levels", "curve")},
+    }
+
+
+def _bottleneck_row(points: int, seed: int) -> dict[str, Any]:
+    """The bottleneck radius of two uniform samples of the unit square."""
+    rng = np.random.default_rng(seed)
+    source, target = rng.uniform(size=(points, 2)), rng.uniform(size=(points, 2))
+    start = time.perf_counter()
+    with PeakMemory() as memory:
+        radius = pvm.bottleneck_radius(source, target)
+    seconds = time.perf_counter() - start
+    return {
+        "row": "bottleneck",
+        "points": points,
+        "radius": radius,
+        "pv": pvm.perturbed_variation(source, target, radius),
+        "pv_below": pvm.perturbed_variation(source, target, float(np.nextafter(radius, 0))),
+        "seconds": seconds,
+        "peak_mb": memory.megabytes,
+    }
+
+
 def _draws_row(points: int, draws: int, repeats: int, seed: int) -> dict[str, Any]:
     source, target = _samples(points, 30.0, seed)
     radius = 0.3
@@ -143,5 +194,9 @@ def run(args: argparse.Namespace) -> None:
     emit(_dense_row(size, args.repeats, args.seed), args.json)
     emit(_sparse_row(size, args.seed), args.json)
     emit(_curve_row(size, args.repeats, args.seed), args.json)
+    for points in _RADII[size]:
+        emit(_radii_row(points, args.repeats, args.seed), args.json)
+    for points in _BOTTLENECK[size]:
+        emit(_bottleneck_row(points, args.seed), args.json)
     for points in _DRAWS[size]:
         emit(_draws_row(points, 64, args.repeats, args.seed), args.json)

@@ -70,7 +70,8 @@ class Forest:
         self.pairs = matched.size
         # So many edges of each column, or more, are within the radius.
         self._within = np.bincount(graph.neighbours[graph.distances <= radius], minlength=columns)
-        # A tree has the number of its root. Of a column outside the forest, the shortest edge from a row inside.
+        # A tree has the number of its root. Of a column outside the forest, the shortest edge from a row inside; or, if
+        # that row has left, a stale edge, not longer than the shortest: it is looked up again when its turn comes.
         self._row_tree = np.where(self.row_mate < 0, np.arange(rows), -1)
         self._column_tree, self._parent = np.full(columns, -1), np.full(columns, -1)
         self._gap, self._via = np.full(columns, np.inf), np.full(columns, -1)
@@ -83,8 +84,13 @@ class Forest:
             shortest = float(self._gap.min())
             if np.isinf(shortest):
                 return shortest
-            self.radius = max(self.radius, shortest)
-            new = np.flatnonzero(self._gap <= self.radius)
+            radius = max(self.radius, shortest)
+            new = np.flatnonzero(self._gap <= radius)
+            stale = new[self._row_tree[self._via[new]] < 0]
+            if stale.size:
+                self._find_nearest(stale)
+                continue
+            self.radius = radius
             free = new[self.column_mate[new] < 0]
             if free.size:
                 break
@@ -139,31 +145,35 @@ class Forest:
         self._row_tree[self._row_tree == root] = -1
         lost = np.flatnonzero(self._column_tree == root)
         self._column_tree[lost] = -1
-        lost = self._hand_over(lost)
-        # The forest has lost rows and won none: a column whose nearest row is still inside keeps it.
-        outside = np.flatnonzero((self._column_tree < 0) & (self._via >= 0))
-        outside = outside[self._row_tree[self._via[outside]] < 0]
-        self._find_nearest(np.union1d(lost, outside))
+        self._find_nearest(self._hand_over(lost))
 
     def _hand_over(self, lost: np.ndarray) -> np.ndarray:
         """Columns of a dissolved tree join trees that an edge within the radius leads to; returns the rest of them."""
-        starts, rows, lengths = self.edges[1:]
+        starts, lengths = self.edges.starts, self.edges.lengths
         # One step is enough for a column that is here often; it need not know all of its edges within the radius.
         count = self._within[lost]
         next_count = np.minimum(count + 1 + count // 8, starts[lost + 1] - starts[lost])
         self._within[lost] = np.where(lengths[starts[lost] + next_count - 1] <= self.radius, next_count, count)
+        lost = self._join_at_random(lost)
+        self._find_nearest(lost)
+        found = self._gap[lost] <= self.radius
+        self._parent[lost[found]] = self._via[lost[found]]
+        self._add(lost[found])
+        # What is still in reach after this, through the columns that have just joined, is found as the forest grows.
+        return self._join_at_random(lost[~found])
+
+    def _join_at_random(self, lost: np.ndarray) -> np.ndarray:
+        """Columns that a random edge within the radius joins to the forest join it; returns the rest."""
+        first, rows = self.edges.starts, self.edges.rows
         while lost.size:
             at = self._random.random((_RANDOM, lost.size)) * self._within[lost]
-            row = rows[starts[lost] + at.astype(np.int64)]
+            row = rows[first[lost] + at.astype(np.int64)]
             inside = self._row_tree[row] >= 0
             every, some = np.arange(lost.size), np.argmax(inside, axis=0)
-            found, parent = inside[some, every], row[some, every]
+            found = inside[some, every]
             if not found.any():
-                self._find_nearest(lost)
-                found, parent = self._gap[lost] <= self.radius, self._via[lost]
-                if not found.any():
-                    break
-            self._parent[lost[found]] = parent[found]
+                break
+            self._parent[lost[found]] = row[some, every][found]
             self._add(lost[found])
             lost = lost[~found]
         return lost

@@ -22,7 +22,7 @@ _SMALL = 600
 # With more pairs than this to go, a matching at a guessed radius is worth its while; it aims for half of that.
 _FAR = 128
 # Most matchings on the way to one number of pairs.
-_TRIES = 8
+_TRIES = 20
 # Edges of a graph that is built on a guess alone (100 MB), and how many times as many each further one may have.
 _EDGES = 1 << 23
 _MORE_EDGES = 4
@@ -78,7 +78,7 @@ def _approach(edges: SortedEdges, forest: Forest, pairs: int, guess: "_Guess") -
             radius += min((aim - size) / max(size - before_pairs, 1), 1.0) * (radius - before)
         else:
             share = (aim - low_pairs) / (high_pairs - low_pairs)
-            radius = low + min(max(share, 0.1), 0.9) * (high - low)
+            radius = low + min(max(share, 0.1), 0.6) * (high - low)
     return forest if low == forest.radius else Forest(edges, column_mate, low)
 
 

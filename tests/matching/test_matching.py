@@ -1,5 +1,7 @@
 """Matchings: exact, blind to the order of rows, random where the graph leaves a choice."""
 
+import tracemalloc
+
 import networkx as nx
 import numpy as np
 import pytest
@@ -10,6 +12,8 @@ from scipy.spatial.distance import cdist
 import pvmincq_jax as pvm
 from pvmincq_jax.datasets import draw_moons
 from pvmincq_jax.matching import augment, graph
+from pvmincq_jax.matching import space as space_module
+from pvmincq_jax.matching.space import make_space
 
 
 def _reference_size(distances, radius):
@@ -132,6 +136,35 @@ def test_metrics_against_scipy():
     again = pvm.match(source, target, 0.9, metric=np.eye(3))
     assert again.source.size == euclidean.source.size
     assert pvm.match(None, None, 0.9, metric=pvm.Precomputed(cdist(source, target))).pv == euclidean.pv
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "cityblock", "chebyshev", 2.5])
+@pytest.mark.parametrize("features", [2, 300])
+def test_every_way_to_a_distance_has_the_same_digits(metric, features, monkeypatch):
+    rng = np.random.default_rng(3)
+    source, target = rng.normal(size=(2, 60, features)) + 2.0**20
+    space = make_space(source, target, metric)
+    whole = space.block(0, 60)
+    rows, columns = (part.ravel() for part in np.indices((60, 60)))
+    np.testing.assert_array_equal(space.lengths(rows, columns).reshape(60, 60), whole)
+    np.testing.assert_array_equal(space.flipped().block(0, 60).T, whole)
+    np.testing.assert_array_equal(space.part(rows[:70:7], columns[:9]).block(0, 10), whole[rows[:70:7]][:, columns[:9]])
+    monkeypatch.setattr(space_module, "_TILE", 100)
+    np.testing.assert_array_equal(space.block(7, 50), whole[7:50])
+    options = {"p": metric} if isinstance(metric, float) else {}
+    name = "minkowski" if isinstance(metric, float) else metric
+    np.testing.assert_allclose(whole, cdist(source[space.source_rows], target[space.target_rows], name, **options))
+
+
+def test_distances_of_many_features_take_no_memory_for_all_differences():
+    source, target = np.random.default_rng(4).normal(size=(2, 200, 500))
+    space = make_space(source, target)
+    tracemalloc.start()
+    space.block(0, 200)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    # The samples once more, the distances, and a tile: all differences would be 160 MB.
+    assert peak < 4e6
 
 
 def _as_set(found, source_order, target_order):
@@ -297,6 +330,9 @@ def test_benchmark_runs(capsys):
 
     benchmark.main(["matching", "--quick", "--json"])
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert {row["row"] for row in rows} == {"versions", "dense", "sparse", "curve", "draws"}
+    assert {row["row"] for row in rows} == {"versions", "dense", "sparse", "curve", "radii", "bottleneck", "draws"}
     dense = next(row for row in rows if row["row"] == "dense")
     assert dense["pairs"] == dense["dinic_pairs"] > 0
+    radii, bottleneck = (next(row for row in rows if row["row"] == name) for name in ("radii", "bottleneck"))
+    assert radii["equal"]
+    assert bottleneck["pv"] == 0 < bottleneck["pv_below"]
