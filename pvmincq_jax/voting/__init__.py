@@ -5,5 +5,5 @@
 - `factor`: the low-rank factor of a vote matrix, shared by every MinCq over the same voters
 - `qp`, `jaxopt_qp`: the box-constrained quadratic program, by an interior-point method or by jaxopt
 - `linalg`: factorisations of one matrix at a time
-- `mincq`: Algorithm 1
+- `mincq`, `program`: Algorithm 1: its face and checks, and the program on checked arrays
 """

@@ -16,10 +16,10 @@ __all__ = ["VoteFactor", "vote_factor"]
 # singular value, and the second moment, orthogonal parts, by its square: below 1e-9 of itself for margins down to
 # 1e-6 mu_max. In float32 rounding comes first.
 _TOLERANCE = 1e-11
-# Programs are compiled for few ranks, so that nearby problems share one. Each is about 1.4 times the one before, for at
-# most twice the work of a step, which grows as the square of the rank.
-_LADDER = (32, 56, 80, 112, 160, 224)
-_LAST_STEP = 96
+# Programs are compiled for few ranks, so that nearby problems share one. Each is about 1.5 times the one before, for at
+# most about twice the work of a step, which grows as the square of the rank.
+_LADDER = (32, 56, 80, 112, 160, 240)
+_LAST_STEP = 80
 # Below this size a plain SVD is as fast as a randomised one.
 _SMALL = 200
 # Directions that are looked for at first; wide Gaussian kernels have no more.
@@ -70,11 +70,11 @@ def ladder_rank(rank: int) -> int:
       rank: at least 1.
 
     Returns:
-      One of 32, 56, 80, 112, 160, 224, 288, 384, ...
+      One of 32, 56, 80, 112, 160, 240, 320, 400, ...
 
     Example:
       >>> ladder_rank(44), ladder_rank(52), ladder_rank(300)
-      (56, 56, 384)
+      (56, 56, 320)
     """
     return next((step for step in _LADDER if rank <= step), -(-rank // _LAST_STEP) * _LAST_STEP)
 

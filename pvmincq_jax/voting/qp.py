@@ -128,7 +128,6 @@ def _central_slope(a: Array, tau: Array) -> Array:
         below = a @ _centred(jnp.exp(middle) * a) < tau
         return jnp.where(below, middle, low), jnp.where(below, high, middle)
 
-    # An a that is all zero reaches no tau; it brings in what the ends must differ by between devices.
     return jnp.exp(jax.lax.fori_loop(0, 26, halve, (low, high))[1])
 
 
