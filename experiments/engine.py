@@ -172,7 +172,7 @@ def _cluster(address: str) -> Iterator[tuple[Executor, Callable[[], int]]]:
             finally:
                 executor.shutdown(wait=False)
     except (OSError, CancelledError) as error:
-        raise ConnectionError(f"no Dask scheduler at {address}: {error or 'it has ended'}") from None
+        raise ConnectionError(f"no Dask scheduler at {address}: {str(error) or 'it has ended'}") from None
 
 
 def run_cells(

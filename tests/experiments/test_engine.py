@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from contextlib import closing
 from pathlib import Path
@@ -107,7 +108,7 @@ def test_an_abandoned_run_leaves_no_worker(tmp_path):
 
 @pytest.fixture
 def cluster(tmp_path_factory):
-    """The address of a scheduler, and two workers, each a process of its own."""
+    """A scheduler's address, and the processes: itself and two workers."""
     folder = tmp_path_factory.mktemp("dask")
     told = folder / "scheduler.json"
 
@@ -119,14 +120,14 @@ def cluster(tmp_path_factory):
     until(told.exists)
     options = ("--nthreads", "1", "--host", "127.0.0.1", "--no-nanny", "--no-dashboard")
     workers = [start("worker", *options) for _ in range(2)]
-    yield json.loads(told.read_text())["address"], workers
+    yield json.loads(told.read_text())["address"], scheduler, workers
     for process in (*workers, scheduler):
         process.kill()
         process.wait()
 
 
-def test_a_cluster_of_which_a_worker_is_killed(tmp_path, cluster):
-    address, workers = cluster
+def test_a_cluster_of_which_a_worker_is_killed_and_then_the_scheduler(tmp_path, cluster):
+    address, scheduler, workers = cluster
     cells = [("sleep", number) for number in range(4)] + [("hang once", 9), ("fail", 0)]
     found = {}
     for one in run_cells(WORK, cells, shared=str(tmp_path), dask=address):
@@ -144,6 +145,16 @@ def test_a_cluster_of_which_a_worker_is_killed(tmp_path, cluster):
         assert found[cell].result["square"] == cell[1] ** 2
         assert found[cell].result["threads"] == ["1", "1"]
         assert found[cell].result["cores"] == 1
+
+    def end():
+        until(lambda: begun(tmp_path, "hang once-8"))
+        scheduler.kill()
+
+    thread = threading.Thread(target=end)
+    thread.start()
+    with pytest.raises(ConnectionError, match="it has ended"):
+        outcomes(tmp_path, [("hang once", 8)], dask=address)
+    thread.join()
 
 
 def test_no_scheduler(tmp_path):

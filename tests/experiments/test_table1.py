@@ -80,7 +80,7 @@ def test_other_grids_and_methods_are_refused(small, tmp_path, capsys):
     record = lines_of(small)[0]
     for other, message in (
         ({"settings": {**record["settings"], "the grid of SVM": "0"}}, "the grid of SVM is 0 in the file"),
-        ({"method": "PV-Oracle"}, "('PV-Oracle', '20', 0) is not known here"),
+        ({"method": "PV-Oracle"}, "is not known here: 'PV-Oracle'"),
     ):
         (tmp_path / "results.jsonl").write_text(json.dumps({**record, **other}) + "\n")
         with pytest.raises(SystemExit):
