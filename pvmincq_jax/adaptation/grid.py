@@ -87,7 +87,7 @@ def program_rank(rank: int, points: int, voters: int) -> int:
 
     Example:
       >>> [program_rank(rank, 320, 320) for rank in (20, 52, 70, 200, 300)], program_rank(20, 128, 128)
-      ([56, 56, 80, 224, 320], 128)
+      ([56, 56, 80, 240, 320], 128)
     """
     least = _SMALL_RANK if max(points, voters) <= _SMALL_SIZE else _LEAST_RANK
     return min(max(ladder_rank(rank), least), points, voters)

@@ -1,7 +1,5 @@
 """Shared points: against networkx's maximum matchings, closed forms, and the order of the rows."""
 
-import json
-
 import networkx as nx
 import numpy as np
 import pytest
@@ -99,18 +97,3 @@ def test_tasks_hold_what_they_say():
     assert gaps[0] == pytest.approx(gaps[1], rel=0.3)
     with pytest.raises(ValueError, match="scene must be one of stray, excess; it is 'far'"):
         command.shared_task("far", 1000)
-
-
-def test_the_command(tmp_path, capsys, monkeypatch):
-    # A quick stand-in: the label of the nearest point learnt from.
-    nearest = {"1-NN": lambda x, y, target, seed: lambda new: y[cdist(new, x).argmin(axis=1)]}
-    monkeypatch.setattr(command, "LEARNERS", nearest)
-    command.main(["--quick", "--seed", "1000", "--out", str(tmp_path)])
-    names = {f"shared_points.{end}" for end in ("md", "json", "png", "pdf")}
-    assert {path.name for path in tmp_path.iterdir()} == names
-    out = capsys.readouterr().out
-    figures = json.loads((tmp_path / "shared_points.json").read_text())["figures"]
-    mean = np.mean(figures["stray"]["by matchings"])
-    assert mean > 80
-    assert f"{mean:.1f} ±" in out
-    assert "first half of the ranking" in out

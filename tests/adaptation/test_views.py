@@ -1,7 +1,5 @@
 """Majority votes over several views: against the one-view functions, scikit-learn's kernels, and cross-validation."""
 
-import re
-
 import jax
 import numpy as np
 import pytest
@@ -224,16 +222,3 @@ def test_domains_of_the_task_are_disjoint_and_shifted():
     np.testing.assert_allclose(moved.pictures[1][:, :, 1:], unlit[:, :, :-1], atol=1e-12)
     with pytest.raises(ValueError, match="shift must be one of lamp, moved; it is 'dark'"):
         command.views_task("dark", 1000)
-
-
-@pytest.mark.parametrize("rows", ["stand-in", pytest.param("all", marks=pytest.mark.long)])
-def test_the_command(rows, tmp_path, capsys, monkeypatch):
-    if rows == "stand-in":
-        monkeypatch.setattr(command, "ROWS", {"A: pixels": lambda task, seed: (float(seed - 940), float("nan"))})
-    command.main(["--quick", "--seed", "1000", "--out", str(tmp_path)])
-    assert {path.name for path in tmp_path.iterdir()} == {f"views.{end}" for end in ("md", "json", "png", "pdf")}
-    out = capsys.readouterr().out
-    assert out.strip() == (tmp_path / "views.md").read_text().strip()
-    assert all(f"| {name}" in out for name in command.ROWS)
-    if rows == "stand-in":
-        assert re.search(r"\| A: pixels \| +60\.5 ± 0\.5 \| +\|", out)

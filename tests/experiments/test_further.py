@@ -15,7 +15,7 @@ def lines_of(out):
 
 @pytest.mark.usefixtures("one_gamma")
 def test_views(tmp_path, capsys, monkeypatch):
-    small = {"radii": (0.2,), "margins": (0.2,), "folds": 2}
+    small = {"levels": (0.2,), "margins": (0.2,), "folds": 2}
     monkeypatch.setattr(views, "_GRID", small)
     row = "A and B as views, each matched"
     monkeypatch.setattr(views, "ROWS", {row: views.ROWS[row]})
