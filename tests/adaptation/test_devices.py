@@ -1,0 +1,52 @@
+"""Grids over two devices and over two processes give what one device gives."""
+
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+def start(*command):
+    return subprocess.Popen(
+        [sys.executable, *command], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+
+
+def end(process):
+    out, err = process.communicate(timeout=300)
+    assert process.returncode == 0, err
+    return out
+
+
+def test_two_devices_give_what_one_gives():
+    found = json.loads(end(start("tests/adaptation/over_devices.py")))
+    assert found.pop("devices") == 2
+    assert set(found) == {"label", "transport", "fit"}
+    assert max(found.values()) < 1e-7
+
+
+@pytest.mark.parametrize("form", ["label", "transport"])
+def test_two_processes_give_what_one_gives(form):
+    def run(count):
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            address = f"127.0.0.1:{free.getsockname()[1]}"
+        given = ["--coordinator", address, "--processes", str(count), "--form", form, "--per-class", "20"]
+        started = [start("-m", "experiments.over_hosts", *given, "--process", str(i)) for i in range(count)]
+        return [end(process) for process in started]
+
+    (alone,), (first, second) = run(1), run(2)
+    assert second == ""
+    assert first.startswith("2 processes, 2 devices")
+    numbers = [re.findall(r"-?\d+\.\d+", text.split("\n", 1)[1]) for text in (alone, first)]
+    assert len(numbers[0]) >= 5
+    for one, other in zip(*numbers, strict=True):
+        assert float(one) == pytest.approx(float(other), abs=1e-7)
