@@ -1,8 +1,8 @@
 """Benchmarks: ratios of things run side by side in one process, best of several runs.
 
-python -m experiments.benchmark qp | matching | start | sweep [--json]
+python -m experiments.benchmark qp | matching | start | sweep | devices [--json]
 
-The quadratic programs are timed on one core, theirs and ours alike; matchings and starts use what the machine has.
+The quadratic programs are timed on one core, theirs and ours alike; the others use what the machine has.
 """
 
 import argparse
@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from experiments.engine import on_one_core
 
 _BENCHMARKS = {
+    "devices": "a grid on one device, over a mesh of all cores, and without a mesh",
     "matching": "matchings beside SciPy's Dinic, the PV curve, and many draws from one graph",
     "qp": "MinCq beside cvxopt, PIQP, Clarabel and BoxOSQP, and how its time grows with the voters",
     "start": "seconds of a fresh process to its first solution and its first sweep",
@@ -33,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    if {"matching", "start"} & set(sys.argv[1:]):
+    if {"devices", "matching", "start"} & set(sys.argv[1:]):
         main()
     else:
         sys.exit(on_one_core(main))

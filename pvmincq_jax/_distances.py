@@ -8,7 +8,7 @@ import numpy as np
 from scipy.spatial.distance import cdist
 
 from pvmincq_jax._checks import is_traced
-from pvmincq_jax._types import Array, ArrayLike
+from pvmincq_jax._types import Array, ArrayLike, common_dtype
 
 __all__: list[str] = []
 
@@ -41,9 +41,9 @@ def squared_distances(x: ArrayLike, y: ArrayLike) -> Any:
       [[ 0. 25.]]
     """
     if not is_traced(x, y):
-        x, y = np.asarray(x), np.asarray(y)
-        dtype = np.result_type(x, y)
-        return cdist(x, y, "sqeuclidean").astype(dtype if np.issubdtype(dtype, np.floating) else float)
+        # In float32 far points are infinitely far.
+        with np.errstate(over="ignore"):
+            return cdist(x, y, "sqeuclidean").astype(common_dtype(x, y))
     dtype = jnp.result_type(x, y, float)
     return _squared_distances(jnp.asarray(x, dtype), jnp.asarray(y, dtype))
 

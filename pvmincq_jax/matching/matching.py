@@ -18,7 +18,7 @@ import numpy as np
 
 from pvmincq_jax._checks import check_count
 from pvmincq_jax._types import ArrayLike
-from pvmincq_jax.matching.augment import BLOCK, draw_lanes
+from pvmincq_jax.matching.augment import BLOCK, draw_strands
 from pvmincq_jax.matching.graph import RadiusGraph, radius_graph, space_graph
 from pvmincq_jax.matching.space import Metric, Precomputed, make_space
 
@@ -118,7 +118,7 @@ def match(
       Matching(source=array([0, 1]), target=array([1, 0]), distances=array([0.4, 0.5]), pv=0.16666666666666666)
     """
     space = make_space(source, target, metric)
-    partners = draw_lanes(space_graph(space, radius), check_count("seed", seed, 0), [0])[0]
+    partners = draw_strands(space_graph(space, radius), check_count("seed", seed, 0), [0])[0]
     vertices = np.flatnonzero(partners >= 0)
     rows = space.source_rows[partners[vertices]]
     order = np.argsort(rows)
@@ -176,16 +176,16 @@ def draw_matchings(graph: RadiusGraph, draws: int, *, seed: int = 0) -> Matching
       (array([0, 0, 1, 1]), array([0, 1, 0, 1]), array([0.5, 0.5, 0.5, 0.5]))
     """
     draws, seed = check_count("draws", draws, 1), check_count("seed", seed, 0)
-    first = draw_lanes(graph, seed, [0])
+    first = draw_strands(graph, seed, [0])
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     # Calls small enough for the memory, large enough for arrays to pay, and one for each core at least.
-    lanes = max(1, min(BLOCK // max(1, graph.neighbours.size), max(4, -(-(draws - 1) // cores))))
-    calls = [range(start, min(start + lanes, draws)) for start in range(1, draws, lanes)]
+    strands = max(1, min(BLOCK // max(1, graph.neighbours.size), max(4, -(-(draws - 1) // cores))))
+    calls = [range(start, min(start + strands, draws)) for start in range(1, draws, strands)]
     if len(calls) < 2:
-        others = [draw_lanes(graph, seed, call, first[0]) for call in calls]
+        others = [draw_strands(graph, seed, call, first[0]) for call in calls]
     else:
         with ThreadPoolExecutor(min(cores, len(calls))) as pool:
-            others = list(pool.map(lambda call: draw_lanes(graph, seed, call, first[0]), calls))
+            others = list(pool.map(lambda call: draw_strands(graph, seed, call, first[0]), calls))
     vertices = np.concatenate([first, *others])
     partners = np.empty_like(vertices)
     partners[:, graph.target_rows] = np.where(vertices >= 0, graph.source_rows[vertices], -1)

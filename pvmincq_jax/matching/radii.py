@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pvmincq_jax.matching.augment import draw_lanes
+from pvmincq_jax.matching.augment import draw_strands
 from pvmincq_jax.matching.graph import RadiusGraph, space_graph
 from pvmincq_jax.matching.growth import Forest, SortedEdges, sort_edges
 from pvmincq_jax.matching.space import Space
@@ -67,7 +67,7 @@ def _approach(edges: SortedEdges, forest: Forest, pairs: int, guess: "_Guess") -
         if pairs - low_pairs <= _FAR or low >= graph.radius:
             break
         radius = min(max(radius, 1.02 * low, np.finfo(float).tiny), graph.radius)
-        found = draw_lanes(graph.within(radius), 0, [0], held=column_mate)[0]
+        found = draw_strands(graph.within(radius), 0, [0], held=column_mate)[0]
         size = int(np.count_nonzero(found >= 0))
         before, before_pairs = low, low_pairs
         if size < pairs:

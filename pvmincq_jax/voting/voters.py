@@ -60,11 +60,13 @@ def gaussian_votes(x: Any, centers: Any, gamma: Any) -> Any:
     """`rbf_votes` on checked arrays: in JAX where something is traced, else in NumPy, in the points' own precision."""
     xp: Any = jnp if is_traced(x, centers, gamma) else np
     square = squared_distances(x, centers)
-    exponent = square * xp.asarray(gamma, square.dtype)
+    gamma = xp.asarray(gamma, square.dtype)
+    gamma = xp.where(gamma >= 0, gamma, xp.nan)
     # A NaN is not far: it stays one. Far points are put to 0 before they are used, so that no infinite factor meets the
     # zero of their derivative.
-    far = exponent >= _FAR
-    near = xp.where(far, 0.0, square) * xp.asarray(gamma, square.dtype)
+    with np.errstate(over="ignore"):
+        far = square * gamma >= _FAR
+    near = xp.where(far, 0.0, square) * gamma
     return xp.where(far, xp.zeros((), square.dtype), xp.exp(-near))
 
 

@@ -46,3 +46,12 @@ def test_sweep(capsys):
     assert main["cvxopt_error"] <= 1e-6
     assert main["ratio_piqp"] == pytest.approx(main["piqp_seconds"] / main["seconds"])
     assert [row["points"] for row in rows if row["benchmark"] == "sweep_growth"] == [40]
+
+
+def test_devices(capsys):
+    rows = _rows(capsys, "devices", "--repeats", "1")
+    assert [row["way"] for row in rows[1:]] == ["one device", f"mesh of {rows[0]['cores']}", "no mesh"]
+    for row in rows[1:]:
+        assert row["qps"] == 300
+        assert row["c_bound_apart"] < 1e-7
+        assert row["times_faster"] == pytest.approx(rows[1]["seconds"] / row["seconds"])

@@ -13,10 +13,13 @@ from experiments.learned_metric_report import METHODS, NOISE_FEATURES, Settings
 SMALL = ["--jobs", "0", "--levels", "1", "--runs", "2", "--seed", "1001", "--per-class", "30", "--test-size", "200"]
 
 
+POINT = {"radii": (0.2,), "radius_unit": "pv", "margins": (0.1,), "folds": 2}
+
+
 def test_the_command(tmp_path, monkeypatch, capsys):
     """One run, with one point of the grid in place of all, in one test: it compiles for most of a minute."""
     folder = tmp_path / "made"
-    monkeypatch.setattr(learned_metric, "GRID", {"radii": (0.2,), "margins": (0.1,), "gammas": (4.0,), "folds": 2})
+    monkeypatch.setattr(learned_metric, "GRID", {**POINT, "gammas": (4.0,)})
     learned_metric.main([*SMALL, "--out", str(folder)])
     check_records_and_table(folder)
     check_that_finished_runs_are_not_computed_again(folder, monkeypatch, capsys)

@@ -84,7 +84,7 @@ def test_no_pair_in_reach_says_the_smallest_distance():
     source, target = np.array([[0.0], [1.0]]), np.array([[3.5], [4.0]])
     with pytest.raises(ValueError, match=r"radius 1 leaves .* is 2\.5"):
         pvm.self_label(source, np.array([1, -1]), target, 1.0)
-    with pytest.raises(ValueError, match=r"is 7$"):
+    with pytest.raises(ValueError, match=r"is 7\. Give a larger radius$"):
         pvm.self_label(None, np.array([1, -1]), None, 1.0, metric=pvm.Precomputed(np.array([[8.0], [7.0]])))
 
 
