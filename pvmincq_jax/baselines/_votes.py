@@ -38,11 +38,17 @@ def vote_models(points: np.ndarray, gamma: float, problems: list[VoteProblem]) -
     Returns:
       For each problem, the vote and its `Status`; weights are NaN unless it is SOLVED.
     """
-    labels, weights = (np.stack([problem[i] for problem in problems]) for i in (0, 1))
-    lanes = Lanes(labels, weights, np.ones((len(problems), len(points)), bool))
-    figures = solve_grid(rbf_kernel(points, points, gamma), lanes, np.array([[problem.margin] for problem in problems]))
+    each = np.stack([np.concatenate(problem[:2]) for problem in problems])
+    # Problems that differ in their margin alone are one lane: its margins go side by side.
+    different, lane = np.unique(each, axis=0, return_inverse=True)
+    place = np.array([int(np.sum(lane[:i] == own)) for i, own in enumerate(lane)])
+    margins = np.ones((len(different), place.max() + 1))
+    margins[lane, place] = [problem.margin for problem in problems]
+    labels, weights = np.split(different, 2, axis=1)
+    lanes = Lanes(labels, weights, np.ones(labels.shape, bool))
+    figures = solve_grid(rbf_kernel(points, points, gamma), lanes, margins)
     models: list[tuple[KernelModel, int]] = []
-    for problem, own, code in zip(problems, figures.weights[:, 0], figures.status[:, 0]):
+    for problem, own, code in zip(problems, figures.weights[lane, place], figures.status[lane, place]):
         counted = problem.labels[problem.sample_weights > 0]
         constant = bool(np.all(counted == counted[0]))
         vote = np.zeros(len(points)) if constant else own

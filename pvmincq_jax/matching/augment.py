@@ -1,8 +1,8 @@
 """Random maximum matchings of a bipartite graph, many at a time, by forests of augmenting paths in NumPy.
 
-A *strand* is one draw. All strands of a call share the graph and go through the same array operations, each with its own
-random stream, so a strand's matching is the same whichever strands run beside it. In every strand the source points are
-renumbered by a random permutation (a *slot* is a source point under that number), and every other choice is made by
+A *strand* is one draw. All strands of a call share the graph and go through the same array operations, each with its
+own random stream, so a strand's matching is the same whichever strands run beside it. In every strand the source points
+are renumbered by a random permutation (a *slot* is a source point under that number), and every other choice is made by
 slot numbers, by random neighbours, or by random keys: never by the order in which the graph holds its vertices.
 
 One phase grows a forest from all unmatched slots at once, level by level. A target point joins one tree only, so the
