@@ -1,7 +1,6 @@
 """One grid on one device, over a mesh of all cores, and without a mesh: how much faster several cores are."""
 
 import argparse
-import contextlib
 import time
 from collections.abc import Callable
 from typing import Any
@@ -10,8 +9,7 @@ import jax
 import numpy as np
 
 import pvmincq_jax as pvm
-from experiments.bench_common import emit, versions
-from experiments.engine import available_cores
+from experiments.bench_common import device_for_each_core, emit, versions
 from pvmincq_jax.datasets import moons_task
 
 __all__ = ["add_arguments", "run"]
@@ -26,10 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Prints the rows."""
-    # One device for each core has to be asked for before JAX starts; later there is what there is.
-    with contextlib.suppress(RuntimeError):
-        jax.config.update("jax_num_cpu_devices", len(available_cores()))
-    cores = jax.device_count()
+    cores = device_for_each_core()
     emit({"benchmark": "devices", "seed": arguments.seed, "cores": cores, **versions("jax")}, arguments.json)
     task = moons_task("40", arguments.seed, per_class=20 if arguments.quick else 150)
     # The narrowest of the default kernels, whose votes have the highest rank; radii that need no search.

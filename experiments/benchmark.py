@@ -34,7 +34,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    if {"devices", "matching", "start"} & set(sys.argv[1:]):
-        main()
-    else:
+    if "qp" in sys.argv[1:]:
         sys.exit(on_one_core(main))
+    main()

@@ -1,7 +1,7 @@
 """Validation of any fit function without target labels: cross-validation, reverse validation, and R_S + PV.
 
-A fit function is ``fit(source, labels, target, params, seed) -> model`` with ``decision(model, x) -> [m]``. Folds are
-drawn from the points and the seed alone, so the scores do not depend on the order of the rows.
+A fit function is ``fit(source, source_labels, target, params, seed) -> model`` with ``decision(model, x) -> [m]``.
+Folds are drawn from the points and the seed alone, so the scores do not depend on the order of the rows.
 """
 
 from collections.abc import Callable, Sequence
@@ -55,7 +55,7 @@ def cross_validation(
     """Plain cross-validation on the source: mean error on the fold that was left out.
 
     Args:
-      fit: ``(source, labels, target, params, seed) -> model``.
+      fit: ``(source, source_labels, target, params, seed) -> model``.
       decision: ``(model, x) -> [m]``.
       source: ``[m_s, d]``.
       source_labels: ``[m_s]`` in {-1, +1}.
@@ -103,7 +103,7 @@ def reverse_validation(
     value 0 counts as +1.
 
     Args:
-      fit: ``(source, labels, target, params, seed) -> model``.
+      fit: ``(source, source_labels, target, params, seed) -> model``.
       decision: ``(model, x) -> [m]``.
       source: ``[m_s, d]``.
       source_labels: ``[m_s]`` in {-1, +1}.
@@ -153,7 +153,7 @@ def rs_pv_validation(
     """The paper's own criterion, R_S + PV (section 3.4): error on the source's left-out fold, plus perturbed variation.
 
     Args:
-      fit: ``(source, labels, target, params, seed) -> model``, whose ``.pv`` is the PV that it learnt at.
+      fit: ``(source, source_labels, target, params, seed) -> model``, whose ``.pv`` is the PV that it learnt at.
       decision: ``(model, x) -> [m]``.
       source: ``[m_s, d]``.
       source_labels: ``[m_s]`` in {-1, +1}.

@@ -1,6 +1,6 @@
 """What the comparison methods share: checked input in canonical order, and kernel expansions as models."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,7 +10,17 @@ from pvmincq_jax._samples import Sample, canonical_order, prepare
 from pvmincq_jax._types import ArrayLike
 from pvmincq_jax.voting.voters import gaussian_votes
 
-__all__ = ["KernelModel", "Sample", "canonical_order", "kernel_decision", "prepare", "rbf_kernel", "read_params"]
+__all__ = [
+    "KernelModel",
+    "Sample",
+    "by_gamma",
+    "canonical_order",
+    "each_sample",
+    "kernel_decision",
+    "prepare",
+    "rbf_kernel",
+    "read_params",
+]
 
 
 class KernelModel(NamedTuple):
@@ -37,6 +47,21 @@ def read_params(kind: type, params: Any) -> Any:
     for name, value in read._asdict().items():  # type: ignore[attr-defined]
         check_positive(f"params.{name}", value)
     return read
+
+
+def each_sample(source: ArrayLike, source_labels: ArrayLike, target: ArrayLike, count: int) -> list[Sample]:
+    """The task of each of ``count`` points of a grid, whose labels are ``[m_s]``, or ``[g, m_s]`` with their own."""
+    labels = np.asarray(source_labels, dtype=float)
+    return [prepare(source, own, target) for own in np.broadcast_to(labels, (count, labels.shape[-1]))]
+
+
+def by_gamma(grid: Sequence[Any], fit_rows: Callable[[list[int]], Iterable[Any]]) -> list[Any]:
+    """Fits the points of a grid gamma by gamma: ``fit_rows`` gets the numbers of those that share one."""
+    models: dict[int, Any] = {}
+    for gamma in dict.fromkeys(params.gamma for params in grid):
+        rows = [row for row, params in enumerate(grid) if params.gamma == gamma]
+        models.update(zip(rows, fit_rows(rows)))
+    return [models[row] for row in range(len(grid))]
 
 
 def rbf_kernel(x: np.ndarray, centers: np.ndarray, gamma: float) -> np.ndarray:

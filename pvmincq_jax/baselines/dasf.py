@@ -134,14 +134,16 @@ def _learn(
     return solve_program(features, labels, params.sparsity + params.pairs * moved)
 
 
-def fit(source: ArrayLike, labels: ArrayLike, target: ArrayLike, params: DasfParams | dict, seed: int = 0) -> DasfModel:
+def fit(
+    source: ArrayLike, source_labels: ArrayLike, target: ArrayLike, params: DasfParams | dict, seed: int = 0
+) -> DasfModel:
     """Solves, reweights, and goes on while the reverse error falls.
 
     min_a mean_S max(0, 1 - y sum_j a_j phi_j(x)) + lambda |a|_1 + C sum_pairs |(phi(s) - phi(t)) o a|_1.
 
     Args:
       source: ``[m_s, d]``.
-      labels: ``[m_s]`` in {-1, +1}.
+      source_labels: ``[m_s]`` in {-1, +1}.
       target: ``[m_t, d]``.
       params: `DasfParams`.
       seed: of the subsamples that are paired.
@@ -156,7 +158,7 @@ def fit(source: ArrayLike, labels: ArrayLike, target: ArrayLike, params: DasfPar
       [-1.  1.]
     """
     read = read_params(DasfParams, params)
-    sample = prepare(source, labels, target)
+    sample = prepare(source, source_labels, target)
     rng = np.random.default_rng(seed)
     count = min(LANDMARKS, sample.source.shape[0])
     landmarks = sample.source[np.sort(rng.choice(sample.source.shape[0], count, replace=False))]

@@ -73,13 +73,13 @@ def _largest(scores: np.ndarray, rows: np.ndarray, count: int) -> np.ndarray:
 
 
 def fit(
-    source: ArrayLike, labels: ArrayLike, target: ArrayLike, params: DasvmParams | dict, seed: int = 0
+    source: ArrayLike, source_labels: ArrayLike, target: ArrayLike, params: DasvmParams | dict, seed: int = 0
 ) -> DasvmModel:
     """Moves an SVM from the source to the target, a few points at a time.
 
     Args:
       source: ``[m_s, d]``.
-      labels: ``[m_s]`` in {-1, +1}.
+      source_labels: ``[m_s]`` in {-1, +1}.
       target: ``[m_t, d]``.
       params: `DasvmParams`.
       seed: not used; nothing is random.
@@ -94,7 +94,7 @@ def fit(
       [-1.  1.] (2, 1)
     """
     read = read_params(DasvmParams, params)
-    sample = prepare(source, labels, target)
+    sample = prepare(source, source_labels, target)
     m_s, m_t = sample.source.shape[0], sample.target.shape[0]
     points = np.concatenate([sample.source, sample.target])
     kernel = rbf_kernel(points, points, read.gamma)

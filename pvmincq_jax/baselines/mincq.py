@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pvmincq_jax._types import ArrayLike
-from pvmincq_jax.baselines._form import KernelModel, kernel_decision, prepare, read_params
+from pvmincq_jax.baselines._form import KernelModel, by_gamma, each_sample, kernel_decision, read_params
 from pvmincq_jax.baselines._votes import VoteProblem, vote_models
 
 __all__ = ["GRID", "VALIDATION", "MinCqModel", "MinCqParams", "decision", "fit", "fit_grid"]
@@ -54,13 +54,13 @@ def check_fraction(margin: float) -> None:
 
 
 def fit_grid(
-    source: ArrayLike, labels: ArrayLike, target: ArrayLike, grid: Sequence[MinCqParams | dict], seed: int = 0
+    source: ArrayLike, source_labels: ArrayLike, target: ArrayLike, grid: Sequence[MinCqParams | dict], seed: int = 0
 ) -> list[MinCqModel]:
     """Trains the whole grid, vmapped over the margins of each gamma.
 
     Args:
       source: ``[m_s, d]``.
-      labels: ``[m_s]``, or ``[g, m_s]`` with the labels of each point of the grid.
+      source_labels: ``[m_s]``, or ``[g, m_s]`` with the labels of each point of the grid.
       target: ``[m_t, d]``, checked and not used.
       grid: g parameters.
       seed: not used; nothing is random.
@@ -71,27 +71,25 @@ def fit_grid(
     read = [read_params(MinCqParams, params) for params in grid]
     for params in read:
         check_fraction(params.margin)
-    each = np.broadcast_to(np.asarray(labels, dtype=float), (len(read), np.shape(labels)[-1]))
-    samples = [prepare(source, own, target) for own in each]
-    models: dict[int, MinCqModel] = {}
-    for gamma in dict.fromkeys(params.gamma for params in read):
-        rows = [row for row, params in enumerate(read) if params.gamma == gamma]
-        problems = [
-            VoteProblem(samples[row].labels, np.ones(len(samples[row].labels)), read[row].margin) for row in rows
-        ]
-        for row, (vote, status) in zip(rows, vote_models(samples[rows[0]].source, float(gamma), problems)):
-            models[row] = MinCqModel(vote, np.asarray(status))
-    return [models[row] for row in range(len(read))]
+    samples = each_sample(source, source_labels, target, len(read))
+
+    def fit_rows(rows: list[int]) -> list[MinCqModel]:
+        ones = np.ones(len(samples[0].labels))
+        problems = [VoteProblem(samples[row].labels, ones, read[row].margin) for row in rows]
+        votes = vote_models(samples[rows[0]].source, float(read[rows[0]].gamma), problems)
+        return [MinCqModel(vote, np.asarray(status)) for vote, status in votes]
+
+    return by_gamma(read, fit_rows)
 
 
 def fit(
-    source: ArrayLike, labels: ArrayLike, target: ArrayLike, params: MinCqParams | dict, seed: int = 0
+    source: ArrayLike, source_labels: ArrayLike, target: ArrayLike, params: MinCqParams | dict, seed: int = 0
 ) -> MinCqModel:
     """Minimises the C-bound on the labelled source.
 
     Args:
       source: ``[m_s, d]``.
-      labels: ``[m_s]`` in {-1, +1}.
+      source_labels: ``[m_s]`` in {-1, +1}.
       target: ``[m_t, d]``, checked and not used.
       params: `MinCqParams`.
       seed: not used; nothing is random.
@@ -105,7 +103,7 @@ def fit(
       >>> print(np.sign(decision(model, np.array([[0.2], [0.9]]))))
       [-1.  1.]
     """
-    return fit_grid(source, labels, target, [params], seed)[0]
+    return fit_grid(source, source_labels, target, [params], seed)[0]
 
 
 def decision(model: MinCqModel, x: ArrayLike) -> np.ndarray:

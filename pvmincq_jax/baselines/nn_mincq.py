@@ -5,13 +5,13 @@ a far translation, there is nothing to learn: the model is the constant of that 
 the paper prints no result for that case.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from pvmincq_jax._types import ArrayLike
-from pvmincq_jax.baselines._form import KernelModel, kernel_decision, prepare, read_params
+from pvmincq_jax.baselines._form import KernelModel, by_gamma, each_sample, kernel_decision, read_params
 from pvmincq_jax.baselines._votes import VoteProblem, vote_models
 from pvmincq_jax.baselines.mincq import check_fraction
 from pvmincq_jax.matching.selflabel import nn_self_label
@@ -58,13 +58,13 @@ VALIDATION = "reverse"
 
 
 def fit_grid(
-    source: ArrayLike, labels: ArrayLike, target: ArrayLike, grid: Sequence[NNMinCqParams | dict], seed: int = 0
+    source: ArrayLike, source_labels: ArrayLike, target: ArrayLike, grid: Sequence[NNMinCqParams | dict], seed: int = 0
 ) -> list[NNMinCqModel]:
     """Trains the whole grid, vmapped over labels and margins of each gamma.
 
     Args:
       source: ``[m_s, d]``.
-      labels: ``[m_s]``, or ``[g, m_s]`` with the labels of each point of the grid.
+      source_labels: ``[m_s]``, or ``[g, m_s]`` with the labels of each point of the grid.
       target: ``[m_t, d]``.
       grid: g parameters.
       seed: not used; nothing is random.
@@ -75,33 +75,33 @@ def fit_grid(
     read = [read_params(NNMinCqParams, params) for params in grid]
     for params in read:
         check_fraction(params.margin)
-    each = np.broadcast_to(np.asarray(labels, dtype=float), (len(read), np.shape(labels)[-1]))
-    samples = [prepare(source, own, target) for own in each]
+    samples = each_sample(source, source_labels, target, len(read))
     given = []
     for sample, params in zip(samples, read):
         k = min(int(params.neighbours), len(sample.labels))
         given.append(nn_self_label(sample.source, sample.labels, sample.target, k))
         if not np.any(given[-1].weights > 0):
             raise ValueError(f"params.neighbours ({params.neighbours}) leave every target point undecided")
-    models: dict[int, NNMinCqModel] = {}
-    for gamma in dict.fromkeys(params.gamma for params in read):
-        rows = [row for row, params in enumerate(read) if params.gamma == gamma]
+
+    def fit_rows(rows: list[int]) -> Iterator[NNMinCqModel]:
         problems = [VoteProblem(given[row].labels, given[row].weights, read[row].margin) for row in rows]
-        for row, (vote, status) in zip(rows, vote_models(samples[rows[0]].target, float(gamma), problems)):
+        votes = vote_models(samples[rows[0]].target, float(read[rows[0]].gamma), problems)
+        for row, (vote, status) in zip(rows, votes):
             self_labels = np.empty(len(given[row].labels))
             self_labels[samples[row].target_order] = given[row].labels
-            models[row] = NNMinCqModel(vote, np.asarray(status), self_labels)
-    return [models[row] for row in range(len(read))]
+            yield NNMinCqModel(vote, np.asarray(status), self_labels)
+
+    return by_gamma(read, fit_rows)
 
 
 def fit(
-    source: ArrayLike, labels: ArrayLike, target: ArrayLike, params: NNMinCqParams | dict, seed: int = 0
+    source: ArrayLike, source_labels: ArrayLike, target: ArrayLike, params: NNMinCqParams | dict, seed: int = 0
 ) -> NNMinCqModel:
     """Labels the target by its nearest source points and minimises the C-bound on these labels.
 
     Args:
       source: ``[m_s, d]``.
-      labels: ``[m_s]`` in {-1, +1}.
+      source_labels: ``[m_s]`` in {-1, +1}.
       target: ``[m_t, d]``.
       params: `NNMinCqParams`.
       seed: not used; nothing is random.
@@ -115,7 +115,7 @@ def fit(
       >>> print(model.self_labels, np.sign(decision(model, np.array([[0.2], [0.9]]))))
       [ 1. -1.] [-1.  1.]
     """
-    return fit_grid(source, labels, target, [params], seed)[0]
+    return fit_grid(source, source_labels, target, [params], seed)[0]
 
 
 def decision(model: NNMinCqModel, x: ArrayLike) -> np.ndarray:

@@ -25,7 +25,15 @@ from scipy.special import ndtr
 
 from pvmincq_jax._threads import one_blas_thread
 from pvmincq_jax._types import Array, ArrayLike
-from pvmincq_jax.baselines._form import KernelModel, Sample, kernel_decision, prepare, rbf_kernel, read_params
+from pvmincq_jax.baselines._form import (
+    KernelModel,
+    Sample,
+    by_gamma,
+    each_sample,
+    kernel_decision,
+    rbf_kernel,
+    read_params,
+)
 
 __all__ = ["GRID", "VALIDATION", "PbdaModel", "PbdaParams", "cost", "decision", "fit", "fit_grid"]
 
@@ -240,13 +248,13 @@ def _fit_gamma(sample: Sample, labels: np.ndarray, grid: Sequence[PbdaParams]) -
 
 
 def fit_grid(
-    source: ArrayLike, labels: ArrayLike, target: ArrayLike, grid: Sequence[PbdaParams | dict], seed: int = 0
+    source: ArrayLike, source_labels: ArrayLike, target: ArrayLike, grid: Sequence[PbdaParams | dict], seed: int = 0
 ) -> list[PbdaModel]:
     """Trains the whole grid, with one factorisation for each gamma.
 
     Args:
       source: ``[m_s, d]``.
-      labels: ``[m_s]``, or ``[g, m_s]`` with the labels of each point of the grid.
+      source_labels: ``[m_s]``, or ``[g, m_s]`` with the labels of each point of the grid.
       target: ``[m_t, d]``.
       grid: g parameters.
       seed: not used; nothing is random.
@@ -257,24 +265,25 @@ def fit_grid(
     read = [read_params(PbdaParams, params) for params in grid]
     # Equal points with different labels could come in either order; theirs is the order of the labels, grid point by
     # grid point, which only matters between equal points and so changes nothing.
-    each = np.broadcast_to(np.asarray(labels, dtype=float), (len(read), np.shape(labels)[-1]))
-    samples = [prepare(source, own, target) for own in each]
-    models: dict[int, PbdaModel] = {}
+    samples = each_sample(source, source_labels, target, len(read))
+
+    def fit_rows(rows: list[int]) -> list[PbdaModel]:
+        own = np.stack([samples[row].labels for row in rows])
+        return _fit_gamma(samples[rows[0]], own, [read[row] for row in rows])
+
     # Thousands of products of a matrix and a vector, tens of microseconds each.
     with one_blas_thread():
-        for gamma in dict.fromkeys(params.gamma for params in read):
-            rows = [row for row, params in enumerate(read) if params.gamma == gamma]
-            own = np.stack([samples[row].labels for row in rows])
-            models.update(zip(rows, _fit_gamma(samples[rows[0]], own, [read[row] for row in rows])))
-    return [models[row] for row in range(len(read))]
+        return by_gamma(read, fit_rows)
 
 
-def fit(source: ArrayLike, labels: ArrayLike, target: ArrayLike, params: PbdaParams | dict, seed: int = 0) -> PbdaModel:
+def fit(
+    source: ArrayLike, source_labels: ArrayLike, target: ArrayLike, params: PbdaParams | dict, seed: int = 0
+) -> PbdaModel:
     """Minimises `cost` over alpha.
 
     Args:
       source: ``[m_s, d]``.
-      labels: ``[m_s]`` in {-1, +1}.
+      source_labels: ``[m_s]`` in {-1, +1}.
       target: ``[m_t, d]``.
       params: `PbdaParams`.
       seed: not used; nothing is random.
@@ -288,7 +297,7 @@ def fit(source: ArrayLike, labels: ArrayLike, target: ArrayLike, params: PbdaPar
       >>> print(np.sign(decision(model, np.array([[0.2], [0.9]]))))
       [-1.  1.]
     """
-    return fit_grid(source, labels, target, [params], seed)[0]
+    return fit_grid(source, source_labels, target, [params], seed)[0]
 
 
 def decision(model: PbdaModel, x: ArrayLike) -> np.ndarray:

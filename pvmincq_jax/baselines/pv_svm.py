@@ -63,13 +63,13 @@ VALIDATION = "rs_pv"
 
 
 def fit_grid(
-    source: ArrayLike, labels: ArrayLike, target: ArrayLike, grid: Sequence[PVSvmParams | dict], seed: int = 0
+    source: ArrayLike, source_labels: ArrayLike, target: ArrayLike, grid: Sequence[PVSvmParams | dict], seed: int = 0
 ) -> list[PVSvmModel]:
     """Trains the whole grid with one matching for each radius.
 
     Args:
       source: ``[m_s, d]``.
-      labels: ``[m_s]``, or ``[g, m_s]`` with equal rows.
+      source_labels: ``[m_s]``, or ``[g, m_s]`` with equal rows.
       target: ``[m_t, d]``.
       grid: g parameters.
       seed: of the matchings.
@@ -78,11 +78,11 @@ def fit_grid(
       g models. One whose radius leaves every point unmatched has a PV of 1, and its values are NaN.
     """
     read = [read_params(PVSvmParams, params) for params in grid]
-    if np.ndim(labels) == 2:
-        if not np.all(np.asarray(labels) == np.asarray(labels)[:1]):
-            raise ValueError("labels must have equal rows: the matchings are shared by the grid")
-        labels = np.asarray(labels)[0]
-    sample = prepare(source, labels, target)
+    if np.ndim(source_labels) == 2:
+        if not np.all(np.asarray(source_labels) == np.asarray(source_labels)[:1]):
+            raise ValueError("source_labels must have equal rows: the matchings are shared by the grid")
+        source_labels = np.asarray(source_labels)[0]
+    sample = prepare(source, source_labels, target)
     unit = bottleneck_radius(sample.source, sample.target)
     space = make_space(sample.source, sample.target, ties=sample.labels)
     found: dict[float, SelfLabels] = {}
@@ -106,13 +106,13 @@ def fit_grid(
 
 
 def fit(
-    source: ArrayLike, labels: ArrayLike, target: ArrayLike, params: PVSvmParams | dict, seed: int = 0
+    source: ArrayLike, source_labels: ArrayLike, target: ArrayLike, params: PVSvmParams | dict, seed: int = 0
 ) -> PVSvmModel:
     """Carries labels over a maximum matching, and trains on the target points that got one.
 
     Args:
       source: ``[m_s, d]``.
-      labels: ``[m_s]`` in {-1, +1}.
+      source_labels: ``[m_s]`` in {-1, +1}.
       target: ``[m_t, d]``.
       params: `PVSvmParams`.
       seed: of the matching.
@@ -126,7 +126,7 @@ def fit(
       >>> print(model.self_labels, model.pv)
       [ 1. -1.] 0.0
     """
-    model = fit_grid(source, labels, target, [params], seed)[0]
+    model = fit_grid(source, source_labels, target, [params], seed)[0]
     if model.pv == 1:
         raise ValueError(f"params.radius leaves every point unmatched: it is a distance of {model.radius:g}")
     return model

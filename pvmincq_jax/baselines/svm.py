@@ -39,7 +39,7 @@ VALIDATION = "cross"
 
 
 def fit(
-    source: ArrayLike, labels: ArrayLike, target: ArrayLike, params: SvmParams | dict, seed: int = 0
+    source: ArrayLike, source_labels: ArrayLike, target: ArrayLike, params: SvmParams | dict, seed: int = 0
 ) -> KernelModel:
     """Trains on the labelled source.
 
@@ -47,7 +47,7 @@ def fit(
 
     Args:
       source: ``[m_s, d]``.
-      labels: ``[m_s]`` in {-1, +1}.
+      source_labels: ``[m_s]`` in {-1, +1}.
       target: ``[m_t, d]``, checked and not used.
       params: `SvmParams`.
       seed: not used; nothing is random.
@@ -61,7 +61,7 @@ def fit(
       [-1.  1.]
     """
     read = read_params(SvmParams, params)
-    sample = prepare(source, labels, target)
+    sample = prepare(source, source_labels, target)
     kernel = rbf_kernel(sample.source, sample.source, read.gamma)
     machine = weighted_svc(kernel, sample.labels, np.full(sample.labels.shape[0], float(read.cost)))
     return KernelModel(sample.source, machine.weights, np.asarray(machine.bias), np.asarray(float(read.gamma)))

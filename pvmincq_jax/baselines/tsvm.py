@@ -79,7 +79,9 @@ def _swaps(labels: np.ndarray, slacks: np.ndarray) -> np.ndarray:
     return np.concatenate([positive[good], negative[good]])
 
 
-def fit(source: ArrayLike, labels: ArrayLike, target: ArrayLike, params: TsvmParams | dict, seed: int = 0) -> TsvmModel:
+def fit(
+    source: ArrayLike, source_labels: ArrayLike, target: ArrayLike, params: TsvmParams | dict, seed: int = 0
+) -> TsvmModel:
     """Trains on the labelled source and the unlabelled target.
 
     min over f and target labels of 1/2 |w|^2 + C sum_S xi_i + C*_+ sum_{T, +} xi_j + C*_- sum_{T, -} xi_j, with the
@@ -87,7 +89,7 @@ def fit(source: ArrayLike, labels: ArrayLike, target: ArrayLike, params: TsvmPar
 
     Args:
       source: ``[m_s, d]``.
-      labels: ``[m_s]`` in {-1, +1}.
+      source_labels: ``[m_s]`` in {-1, +1}.
       target: ``[m_t, d]``, at least two points.
       params: `TsvmParams`.
       seed: not used; nothing is random.
@@ -102,7 +104,7 @@ def fit(source: ArrayLike, labels: ArrayLike, target: ArrayLike, params: TsvmPar
       [-1.  1.]
     """
     read = read_params(TsvmParams, params)
-    sample = prepare(source, labels, target)
+    sample = prepare(source, source_labels, target)
     m_s, m_t = sample.source.shape[0], sample.target.shape[0]
     if m_t < 2:
         raise ValueError(f"target must hold at least two points, one for each class; it holds {m_t}")
