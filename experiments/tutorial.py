@@ -6,7 +6,7 @@
 
 The file is a script in cells: editors that know ``# %%`` run it cell by cell, and jupytext opens it as a notebook.
 Target labels are used in the last step only, for the figure of merit; everything before does without them. The first
-call at each new shape compiles for some seconds.
+call at a new size compiles for some seconds.
 """
 
 # %%
@@ -91,7 +91,7 @@ print(f"KKT residual {float(model.kkt_residual):.0e}")
 # %% [markdown]
 # ## 5. Sweep the grid
 # Steps 3 and 4 at every radius, gamma and margin, on all folds of the source but one and on the whole, in one call. The
-# matchings are drawn on the host; what follows is one compiled computation.
+# matchings are drawn on the host; compiled programs, which problems of nearby sizes share, do the rest.
 
 # %%
 sweep = pvm.sweep(source, labels, target, draws=16, seed=options.seed)

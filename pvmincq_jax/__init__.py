@@ -108,4 +108,4 @@ from pvmincq_jax.bounds.pac_bayes import (
     quasi_uniform_kl,
 )
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

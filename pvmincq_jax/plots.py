@@ -1,6 +1,6 @@
 """Pictures of a fitted `pvmincq_jax.estimators.PVMinCqClassifier`: who labelled whom, and what the choice was made by.
 
-matplotlib is imported when a picture is drawn: ``pip install 'pvmincq-jax[experiments]'``. Classes are told apart by
+matplotlib is imported when a picture is drawn: ``pip install 'pvmincq-jax[plots]'``. Classes are told apart by
 shape as well as by colour.
 """
 
@@ -22,7 +22,7 @@ def _axis(ax: Any, size: tuple[float, float]) -> Any:
     try:
         import matplotlib.pyplot as plt
     except ImportError as error:
-        raise ImportError("pvmincq_jax.plots needs matplotlib: pip install 'pvmincq-jax[experiments]'") from error
+        raise ImportError("pvmincq_jax.plots needs matplotlib: pip install 'pvmincq-jax[plots]'") from error
     return plt.subplots(figsize=size, layout="constrained")[1] if ax is None else ax
 
 

@@ -1,54 +1,106 @@
-"""What the README prints is what runs."""
+"""What the READMEs print is what runs, from the package as it is installed and without the checkout."""
 
-import contextlib
-import io
+import os
 import re
-from pathlib import Path
+import subprocess
+import sys
+import zipfile
 
 import pytest
 
-ROOT = Path(__file__).parent.parent
-README = (ROOT / "README.md").read_text()
+from tests.wheels import ROOT, build_wheel
+
+READMES = ("README.md", "experiments/README.md")
+TEXT = {name: (ROOT / name).read_text() for name in READMES}
 
 
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", README, flags=re.DOTALL)
+def blocks(language, name="README.md"):
+    return re.findall(rf"```{language}\n(.*?)```", TEXT[name], flags=re.DOTALL)
 
 
-def test_the_example_runs_as_printed() -> None:
-    example, printed = blocks("python")[0], blocks("text")[0]
-    out = io.StringIO()
-    with contextlib.redirect_stdout(out):
-        exec(compile(example, "README.md", "exec"), {})
-    assert out.getvalue().strip() == printed.strip()
-    assert len([line for line in example.splitlines() if line.strip()]) <= 12
+EXAMPLES = [(name, number) for name in READMES for number in range(len(blocks("python", name)))]
 
 
-@pytest.mark.parametrize("number", range(1, len(blocks("python"))))
-def test_the_other_examples_run(number: int) -> None:
-    out = io.StringIO()
-    with contextlib.redirect_stdout(out):
-        exec(compile(blocks("python")[number], "README.md", "exec"), {})
-    assert out.getvalue().strip()
-    assert "nan" not in out.getvalue()
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory):
+    """A folder with the contents of the wheel and nothing else, which is all that installing it comes to."""
+    folder = tmp_path_factory.mktemp("installed")
+    zipfile.ZipFile(build_wheel(tmp_path_factory.mktemp("wheel"))).extractall(folder)
+    return folder
 
 
-def test_ci_runs_the_test_command_of_the_readme() -> None:
+def said(code, installed):
+    """What a fresh Python prints that has the installed package, and JAX as it comes."""
+    where = "import pvmincq_jax, sys; print(pvmincq_jax.__file__, file=sys.stderr)\n"
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", where + code],
+        cwd=installed,
+        env=os.environ | {"PYTHONPATH": str(installed)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.startswith(str(installed))
+    return done.stdout.strip()
+
+
+@pytest.mark.parametrize(("name", "number"), EXAMPLES)
+def test_every_example_runs_as_printed(installed, name, number):
+    out = said(blocks("python", name)[number], installed)
+    assert out
+    assert "nan" not in out
+    assert "False" not in out
+    if (name, number) == EXAMPLES[0]:
+        assert out == blocks("text")[0].strip()
+
+
+def test_the_readme_is_short():
+    assert len(TEXT["README.md"].splitlines()) <= 170
+    assert len([line for line in blocks("python")[0].splitlines() if line.strip()]) <= 12
+
+
+def test_ci_runs_the_test_command_of_the_readme():
     commands = [line.strip() for block in blocks("sh") for line in block.splitlines()]
     tests = [line for line in commands if line.endswith("-m pytest")]
     assert len(tests) == 1
     assert tests[0] in (ROOT / ".ci" / "run").read_text().splitlines()
 
 
-def test_every_module_named_in_the_map_exists() -> None:
-    named = re.findall(r"^\| `([\w/]+\.py)`", README, flags=re.MULTILINE)
-    assert len(named) >= 12
-    for name in named:
-        assert (ROOT / name).exists() or (ROOT / "pvmincq_jax" / name).exists(), name
+def test_the_map_has_every_room():
+    named = re.findall(r"^\| `([\w/]+)` \|", TEXT["README.md"].split("## The map")[1], flags=re.MULTILINE)
+    rooms = [f"pvmincq_jax/{path.parent.name}" for path in (ROOT / "pvmincq_jax").glob("*/__init__.py")]
+    assert sorted(named) == sorted([*rooms, "experiments"])
 
 
-def test_every_picture_exists() -> None:
-    pictures = re.findall(r"!\[.*?\]\((.*?)\)", README)
-    assert pictures
-    for picture in pictures:
-        assert (ROOT / picture).exists(), picture
+def test_every_command_is_listed_and_every_listed_one_exists():
+    table = re.findall(r"^\| (`.*?`) \|", TEXT["experiments/README.md"].split("## Table 1")[0], flags=re.MULTILINE)
+    listed = {name for cell in table for name in re.findall(r"`(\w+)`", cell)}
+    files = {path.stem: path.read_text() for path in (ROOT / "experiments").glob("*.py")}
+    commands = {name for name, text in files.items() if "__main__" in text or "parse_args" in text}
+    assert listed == commands - {"command"}
+    for text in TEXT.values():
+        assert set(re.findall(r"python -m experiments\.(\w+)", text)) <= listed
+
+
+@pytest.mark.parametrize("name", READMES)
+def test_every_picture_and_file_exists(name):
+    linked = re.findall(r"\]\(([^#)]+)", TEXT[name])
+    assert linked
+    for path in linked:
+        assert ((ROOT / name).parent / path).exists(), path
+
+
+@pytest.mark.parametrize("name", READMES)
+def test_every_place_on_a_page_exists(name):
+    headings = re.findall(r"^#+ (.*)$", TEXT[name], flags=re.MULTILINE)
+    anchors = {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+    assert set(re.findall(r"\]\(#(.*?)\)", TEXT[name])) <= anchors
+
+
+@pytest.mark.parametrize("name", READMES)
+def test_every_name_of_the_package_exists(name):
+    import pvmincq_jax
+
+    for found in re.findall(r"\bpvm\.(\w+)", TEXT[name]):
+        assert hasattr(pvmincq_jax, found), found
