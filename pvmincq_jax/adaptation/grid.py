@@ -36,9 +36,8 @@ _SMALL_MARGIN = 1e-3
 _LANES = 4
 # Chunks in flight for each core: 2.45 s alone, 1.68 with one for each of two cores, 1.45 with three, no less with more.
 _IN_FLIGHT = 3
-# A program of higher rank than needed takes milliseconds longer, and seconds less to compile: small problems have one
-# rank, and the lowest rungs of the ladder of ranks are left out.
-_SMALL_SIZE, _SMALL_RANK, _LEAST_RANK = 256, 128, 56
+# Up to this size a program of higher rank than needed takes milliseconds longer, and seconds less to compile.
+_SMALL_SIZE, _SMALL_RANK = 256, 128
 
 
 class Lanes(NamedTuple):
@@ -89,9 +88,9 @@ def program_rank(rank: int, points: int, voters: int) -> int:
 
     Example:
       >>> [program_rank(rank, 320, 320) for rank in (20, 52, 70, 200, 300)], program_rank(20, 128, 128)
-      ([56, 56, 80, 240, 320], 128)
+      ([32, 56, 80, 240, 320], 128)
     """
-    least = _SMALL_RANK if max(points, voters) <= _SMALL_SIZE else _LEAST_RANK
+    least = _SMALL_RANK if max(points, voters) <= _SMALL_SIZE else 1
     return min(max(ladder_rank(rank), least), points, voters)
 
 
@@ -205,18 +204,16 @@ def _compiled(turn: bool, mesh: jax.sharding.Mesh | None, own: bool) -> Callable
     )
 
 
-def _spread_out(arrays: tuple[np.ndarray, ...], mesh: jax.sharding.Mesh | None, own: bool) -> tuple[Any, ...]:
-    """Arrays on the devices of a mesh, whichever process these belong to: votes and factor first, then the lanes."""
+def _put(arrays: tuple[np.ndarray, ...], mesh: jax.sharding.Mesh | None, split: bool) -> tuple[Any, ...]:
+    """Arrays on the default device, or split over the devices of a mesh or whole on each, in whichever process."""
     if mesh is None:
-        return arrays
-    split, whole = jax.sharding.PartitionSpec(mesh.axis_names[0]), jax.sharding.PartitionSpec()
-
-    def put(array: np.ndarray, spec: jax.sharding.PartitionSpec) -> Array:
-        sharding = jax.sharding.NamedSharding(mesh, spec)
-        return jax.make_array_from_callback(array.shape, sharding, lambda index: array[index])
-
-    specs = [split if own else whole] * 3 + [split] * 4
-    return tuple(put(array, spec) for array, spec in zip(arrays, specs))
+        return jax.device_put(arrays)
+    spec = jax.sharding.PartitionSpec(mesh.axis_names[0]) if split else jax.sharding.PartitionSpec()
+    sharding = jax.sharding.NamedSharding(mesh, spec)
+    return tuple(
+        jax.make_array_from_callback(array.shape, sharding, lambda index, array=array: array[index])  # type: ignore[misc]
+        for array in arrays
+    )
 
 
 def _fetch(found: Any, mesh: jax.sharding.Mesh | None) -> tuple[np.ndarray, ...]:
@@ -283,14 +280,14 @@ def solve_grid(
         weights = np.where(numbers[:, None] >= 0, chosen.weights, 0.0)
         known = ~np.isnan(voters.mu_max)
         small = bool(np.any(np.min(voters.margins, axis=1)[known] <= _SMALL_MARGIN * voters.mu_max[known]))
-        arrays = (
-            *voters[:3],
+        problems = (
             _pad(chosen.labels.astype(voters.votes.dtype), size, rows),
             _pad(weights.astype(voters.votes.dtype), size, rows),
             _pad(chosen.mask, size, columns),
             voters.margins,
         )
-        return _compiled(small, mesh, own)(*_spread_out(arrays, mesh, own)), voters.mu_max
+        votes_there = _put(voters[:3], mesh, True) if own else shared_there
+        return _compiled(small, mesh, own)(*votes_there, *_put(problems, mesh, True)), voters.mu_max
 
     # The devices of a mesh are busy with one chunk each; without one, a few chunks in flight keep each core busy.
     limit = _IN_FLIGHT * core_count() if mesh is None else 2
@@ -303,6 +300,7 @@ def solve_grid(
         advance(min(size, count - size * (len(chunks) - 1)))
 
     with one_blas_thread(), precision(wanted.dtype if shared is None else shared.votes.dtype):
+        shared_there = () if shared is None else _put(shared[:3], mesh, False)
         for numbers in _chunks(count, size):
             in_flight.append(dispatch(numbers))
             if len(in_flight) >= limit:
