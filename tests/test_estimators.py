@@ -6,6 +6,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import jax
+import joblib
 import numpy as np
 import pytest
 import sklearn
@@ -440,3 +441,18 @@ def test_predictions_are_in_double_precision_whatever_the_configuration(classifi
         values = pvm.decision(model.model_, task.test)
     assert values.dtype == np.float64
     np.testing.assert_array_equal(values, model.decision_function(task.test))
+
+
+def test_threads_fit_side_by_side(task):
+    """Votes of 128 directions, which several computations at once were known to hang on."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(130, 3))
+    y = X[:, 0] + 0.3 * rng.normal(size=130) > 0
+
+    def fit(margin):
+        return MinCqClassifier(margin=margin, gamma=5.0).fit(X, y).weights_
+
+    margins = np.linspace(0.1, 0.6, 8)
+    alone = [fit(margin) for margin in margins]
+    together = joblib.Parallel(4, prefer="threads")(joblib.delayed(fit)(margin) for margin in margins)
+    np.testing.assert_array_equal(together, alone)

@@ -314,3 +314,22 @@ def test_bad_input_is_named(change, message, task):
     arguments, options = change(task.source, task.source_labels, task.target)
     with pytest.raises(ValueError, match=message):
         pvm.sweep(*arguments, **(GRID | options))
+
+
+def test_nothing_is_solved_again(grid, task, monkeypatch):
+    """The model of a point of the grid, and the grid's values at new points, are products of what is there."""
+
+    def solve(*_, **__):
+        raise AssertionError("solved again")
+
+    monkeypatch.setattr("pvmincq_jax.adaptation.sweeps.solve_grid", solve)
+    monkeypatch.setattr("pvmincq_jax.adaptation.label.solve_grid", solve)
+    values = pvm.values_at(grid, task.test)
+    for index in points(grid):
+        model = pvm.model_at(grid, index)
+        np.testing.assert_allclose(pvm.decision(model, task.test), values[index], rtol=1e-9, atol=1e-15)
+        np.testing.assert_allclose(pvm.decision(model, task.target), grid.target_values[index], rtol=1e-9, atol=1e-15)
+        assert model.margin == pytest.approx(grid.margins[index[2]] * grid.mu_max[index[:2]])
+    failed = grid._replace(status=np.full_like(grid.status, pvm.Status.INFEASIBLE))
+    with pytest.raises(ValueError, match=r"index \(0, 0, 0\): no vote there"):
+        pvm.model_at(failed, (0, 0, 0))

@@ -195,3 +195,27 @@ def test_absolute_margins(grid, task):
 def test_bad_input_is_named(change, message, task):
     with pytest.raises(ValueError, match=message):
         pvm.transport_sweep(task.source, task.source_labels, task.target, **GRID | change)
+
+
+def test_narrow_kernels_of_high_rank_are_solved():
+    """Votes of more than 128 directions, each kernel all but alone."""
+    task = moons_task("40", 3, per_class=90, test_size=10)
+    given = {"radii": [1.0], "radius_unit": "bottleneck", "margins": [0.2], "gammas": [300.0], "draws": 2}
+    figures = pvm.transport_sweep(task.source, task.source_labels, task.target, **given)
+    moved = np.asarray(figures.transports[0].moved)
+    votes = np.exp(-300.0 * np.sum((moved[:, None] - moved[None]) ** 2, axis=-1))
+    assert np.linalg.matrix_rank(votes, tol=1e-6) > 128
+    assert np.all(figures.status == pvm.Status.SOLVED)
+    assert np.all(figures.kkt_residual < 1e-7)
+
+
+def test_another_family_votes(task):
+    """Stumps between the moved points: the same problem by `mincq`, radius by radius."""
+    given = GRID | {"margins": [0.4], "gammas": None}
+    figures = pvm.transport_sweep(task.source, task.source_labels, task.target, **given, voters="stumps")
+    for r, transport in enumerate(figures.transports):
+        votes = pvm.stump_votes(transport.moved, *pvm.stump_thresholds(transport.moved, 10))
+        weights = np.asarray(transport.weights)
+        largest = pvm.max_margin(votes, task.source_labels, sample_weights=weights)
+        alone = pvm.mincq(votes, task.source_labels, 0.4 * largest, sample_weights=weights)
+        np.testing.assert_allclose(figures.c_bound[r, 0, 0], alone.c_bound, atol=1e-7)

@@ -222,3 +222,13 @@ def test_domains_of_the_task_are_disjoint_and_shifted():
     np.testing.assert_allclose(moved.pictures[1][:, :, 1:], unlit[:, :, :-1], atol=1e-12)
     with pytest.raises(ValueError, match="shift must be one of lamp, moved; it is 'dark'"):
         command.views_task("dark", 1000)
+
+
+def test_margins_of_views_are_checked_and_may_be_small(task):
+    moons, source, target, _ = task
+    arguments = source, moons.source_labels, target
+    with pytest.raises(ValueError, match=r"margins must be in \(0, 1\].*1.5"):
+        pvm.fit_views_validated(*arguments, **GRID | {"margins": [0.5, 1.5]})
+    found = pvm.fit_views_validated(*arguments, **GRID | {"margins": [1e-5, 0.5]}, multiples=(NARROW,))
+    assert np.all(found.sweep.status == pvm.Status.SOLVED)
+    assert np.all(found.sweep.kkt_residual <= 1e-7)
