@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from experiments.engine import on_one_core
 
 _BENCHMARKS = {
-    "devices": "a grid on one device, over a mesh of all cores, and without a mesh",
+    "devices": "a grid on one device, and over a mesh of a device for each core",
     "matching": "matchings beside SciPy's Dinic, the PV curve, and many draws from one graph",
     "qp": "MinCq beside cvxopt, PIQP, Clarabel and BoxOSQP, and how its time grows with the voters",
     "start": "seconds of a fresh process to its first solution and its first sweep",

@@ -1,7 +1,6 @@
-"""How many cores there are, and BLAS on one thread while our own work fills them."""
+"""BLAS on one thread while our own work fills the cores."""
 
 import contextlib
-import os
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -11,11 +10,6 @@ __all__: list[str] = []
 _lock = threading.Lock()
 _inside = 0
 _limit: Any = None
-
-
-def core_count() -> int:
-    """The cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @contextlib.contextmanager

@@ -7,7 +7,7 @@ each fold and radius, solved at several margins; a sweep calls the engine once f
   masked voters and zero directions, which change nothing in the result. Nearby problems then share a compiled program:
   compiling takes seconds, solving milliseconds;
 - the factor: its tolerance follows from the margins, see `factor_tolerance`;
-- devices: chunks of lanes in flight, split over a mesh if there is one.
+- devices: lanes are split over those of a mesh, or over all CPU devices of this process.
 
 The engine returns weights. Values at other points and risks are products of weights and votes, which the callers take.
 """
@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from pvmincq_jax._threads import core_count, one_blas_thread
+from pvmincq_jax._threads import one_blas_thread
 from pvmincq_jax._types import Array, MarginUnit, precision
 from pvmincq_jax.voting.factor import VoteFactor, ladder_rank, row_basis
 from pvmincq_jax.voting.mincq import solve_mincq
@@ -31,11 +31,9 @@ __all__: list[str] = []
 _DROPPED = 5e-8
 # Up to this fraction of mu_max masked voters cost digits; see `pvmincq_jax.voting.mincq.solve_mincq`.
 _SMALL_MARGIN = 1e-3
-# Lanes of one compiled call. One after the other, so that four cost no more than four calls, and one that is filled
-# up costs next to nothing.
-_LANES = 4
-# Chunks in flight for each core: 2.45 s alone, 1.68 with one for each of two cores, 1.45 with three, no less with more.
-_IN_FLIGHT = 3
+# Lanes of one compiled call on each device, one after the other; few, so that the devices of a mesh end together. One
+# that fills up costs next to nothing.
+_LANES = 2
 # Up to this size a program of higher rank than needed takes milliseconds longer, and seconds less to compile.
 _SMALL_SIZE, _SMALL_RANK = 256, 128
 
@@ -204,6 +202,18 @@ def _compiled(turn: bool, mesh: jax.sharding.Mesh | None, own: bool) -> Callable
     )
 
 
+def local_mesh() -> jax.sharding.Mesh | None:
+    """All CPU devices of this process; None where there is one, or another default device.
+
+    JAX has one CPU device, whatever the cores, and uses the others little in problems of this size. It has as many as
+    asked for before it starts: ``jax.config.update("jax_num_cpu_devices", 4)``.
+    """
+    devices = jax.local_devices()
+    if len(devices) == 1 or devices[0].platform != "cpu" or jax.config.jax_default_device is not None:  # type: ignore[attr-defined]
+        return None
+    return jax.sharding.Mesh(np.array(devices), ("lanes",))
+
+
 def _put(arrays: tuple[np.ndarray, ...], mesh: jax.sharding.Mesh | None, split: bool) -> tuple[Any, ...]:
     """Arrays on the default device, or split over the devices of a mesh or whole on each, in whichever process."""
     if mesh is None:
@@ -249,12 +259,13 @@ def solve_grid(
       lanes: L of them.
       margins: ``[k]``, or ``[L, k]`` with the margins of each lane.
       unit: of the margins: "fraction" of the lane's mu_max, or "absolute".
-      mesh: lanes are split over its first axis; None for the default device.
+      mesh: lanes are split over its first axis; None for all CPU devices of this process, see `local_mesh`.
       advance: told the number of lanes that were just solved.
 
     Returns:
       `Figures`, in the votes' precision.
     """
+    mesh = local_mesh() if mesh is None else mesh
     own = callable(votes)
     votes_of: Any = votes
     count = len(lanes.labels)
@@ -289,8 +300,6 @@ def solve_grid(
         votes_there = _put(voters[:3], mesh, True) if own else shared_there
         return _compiled(small, mesh, own)(*votes_there, *_put(problems, mesh, True)), voters.mu_max
 
-    # The devices of a mesh are busy with one chunk each; without one, a few chunks in flight keep each core busy.
-    limit = _IN_FLIGHT * core_count() if mesh is None else 2
     in_flight: deque[tuple[Any, np.ndarray]] = deque()
     chunks: list[tuple[np.ndarray, ...]] = []
 
@@ -303,7 +312,8 @@ def solve_grid(
         shared_there = () if shared is None else _put(shared[:3], mesh, False)
         for numbers in _chunks(count, size):
             in_flight.append(dispatch(numbers))
-            if len(in_flight) >= limit:
+            # One more is made ready while the devices are busy with one.
+            if len(in_flight) > 1:
                 collect()
         while in_flight:
             collect()

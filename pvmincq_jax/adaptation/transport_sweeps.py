@@ -177,7 +177,8 @@ def transport_sweep(
       radius_unit: how to read ``radii``, see `pvmincq_jax.grid_radii`.
       margin_unit: "fraction" of each problem's mu_max, or "absolute".
       metric: see `pvmincq_jax.match`.
-      mesh: a `jax.sharding.Mesh`; radii and gammas are split over its first axis. None for the default device.
+      mesh: a `jax.sharding.Mesh`; radii and gammas are split over its first axis. None for all CPU devices of
+        this process: one, unless JAX was asked for more before it started (``jax_num_cpu_devices``).
       progress: a bar on standard error: True, False, or None for long work at a terminal; or ``f(done, total)``.
 
     Returns:

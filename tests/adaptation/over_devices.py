@@ -24,12 +24,12 @@ def apart(one, other):
 
 
 task = moons_task("40", 3, per_class=20, test_size=10)
-mesh = jax.sharding.Mesh(np.array(jax.devices()), ("lanes",))
+mesh, alone = (jax.sharding.Mesh(np.array(some), ("lanes",)) for some in (jax.devices(), jax.devices()[:1]))
 arguments = task.source, task.source_labels, task.target
 given = {"radii": [0.4, 0.6, 0.8], "margins": [0.1, 0.4], "gammas": [6.0, 9.0], "seed": 1}
 found = {
-    "label": apart(*(pvm.sweep(*arguments, **given, folds=2, mesh=one) for one in (None, mesh))),
-    "transport": apart(*(pvm.transport_sweep(*arguments, **given, draws=4, mesh=one) for one in (None, mesh))),
-    "fit": apart(*(pvm.fit_validated(*arguments, **given, draws=2, folds=2, mesh=one) for one in (None, mesh))),
+    "label": apart(*(pvm.sweep(*arguments, **given, folds=2, mesh=one) for one in (alone, mesh))),
+    "transport": apart(*(pvm.transport_sweep(*arguments, **given, draws=4, mesh=one) for one in (alone, mesh))),
+    "fit": apart(*(pvm.fit_validated(*arguments, **given, draws=2, folds=2, mesh=one) for one in (alone, None))),
 }
 json.dump({"devices": jax.device_count(), **found}, sys.stdout)

@@ -50,7 +50,7 @@ def test_sweep(capsys):
 
 def test_devices(capsys):
     rows = _rows(capsys, "devices", "--repeats", "1")
-    assert [row["way"] for row in rows[1:]] == ["one device", f"mesh of {rows[0]['cores']}", "no mesh"]
+    assert [row["way"] for row in rows[1:]] == ["one device", f"mesh of {rows[0]['cores']}"]
     for row in rows[1:]:
         assert row["qps"] == 300
         assert row["c_bound_apart"] < 1e-7
