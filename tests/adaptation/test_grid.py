@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import pvmincq_jax as pvm
-from pvmincq_jax.adaptation.grid import Lanes, factor_tolerance, ladder_size, program_rank, solve_grid
+from pvmincq_jax.adaptation.grid import Lanes, _compiled, factor_tolerance, ladder_size, program_rank, solve_grid
 from pvmincq_jax.voting.factor import row_basis
 from tests.problems import clarabel_objective
 
@@ -109,21 +109,7 @@ def test_the_ladders():
     assert np.unique(ranks).size <= 8
 
 
-@pytest.fixture
-def compiled():
-    """Counts the programs that are compiled."""
-    names = []
-
-    def listen(name, *_, **__):
-        if name == "/jax/core/compile/backend_compile_duration":
-            names.append(name)
-
-    jax.monitoring.register_event_duration_secs_listener(listen)
-    yield names
-    jax.monitoring.unregister_event_duration_listener(listen)
-
-
-def test_nearby_problems_share_a_program(compiled):
+def test_nearby_problems_share_a_program():
     rng = np.random.default_rng(3)
 
     def solve(points, voters, gamma, lanes):
@@ -131,10 +117,12 @@ def test_nearby_problems_share_a_program(compiled):
         return solve_grid(votes, random_lanes(lanes, points, voters), FRACTIONS)
 
     solve(70, 90, 0.3, 5)
-    before = len(compiled)
+    program = _compiled(False, None, False)
+    before = program._cache_size()
+    assert before > 0
     for points, voters, gamma, lanes in ((128, 65, 0.3, 2), (99, 100, 5.0, 9), (66, 128, 0.01, 4)):
         assert np.all(solve(points, voters, gamma, lanes).status[:-1] == pvm.Status.SOLVED)
-    assert len(compiled) == before
+    assert program._cache_size() <= before
 
 
 def test_a_mesh_changes_nothing(problem):
