@@ -1,7 +1,9 @@
 """Algorithm 3, section 3.4 and section 5: votes for a domain without labels, and their choice without labels.
 
 - `grid`: the one engine that solves MinCq over folds, radii, gammas and margins
+- `model`: a learnt vote, its values at new points, and its file
 - `label`, `sweeps`: PV-MinCq, the form that carries labels to the target, at one point and over a grid
+- `own`: one domain, on which the grid is MinCq's cross-validation
 - `transport`, `transport_sweeps`: the form that moves source points to the target
 - `criteria`, `validate`: what a point of the grid is chosen by, and fits that choose
 - `resampling`: cross-validation and reverse validation of any method

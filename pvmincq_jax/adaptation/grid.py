@@ -197,9 +197,7 @@ def _compiled(turn: bool, mesh: jax.sharding.Mesh | None, own: bool) -> Callable
         return jax.jit(program)
     split, whole = jax.sharding.PartitionSpec(mesh.axis_names[0]), jax.sharding.PartitionSpec()
     voters = split if own else whole
-    return jax.jit(
-        jax.shard_map(program, mesh=mesh, in_specs=(voters,) * 3 + (split,) * 4, out_specs=split, check_vma=False)
-    )
+    return jax.jit(jax.shard_map(program, mesh=mesh, in_specs=(voters,) * 3 + (split,) * 4, out_specs=split))
 
 
 def local_mesh() -> jax.sharding.Mesh | None:
