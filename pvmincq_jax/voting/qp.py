@@ -21,7 +21,7 @@ _MAX_STEPS = 100
 # Steps without progress after which rounding has the last word.
 _PATIENCE = 8
 # Rows of the symmetric product that are computed at a time: wide enough for a fast matrix product.
-_BLOCK = 48
+_BLOCK = 32
 
 
 class BoxQP(NamedTuple):
