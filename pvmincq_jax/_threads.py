@@ -1,15 +1,38 @@
-"""BLAS on one thread while our own work fills the cores."""
+"""Cores: a device of JAX for each, and BLAS on one thread while our own work fills them."""
 
 import contextlib
+import os
 import threading
 from collections.abc import Iterator
 from typing import Any
+
+import jax
 
 __all__: list[str] = []
 
 _lock = threading.Lock()
 _inside = 0
 _limit: Any = None
+
+
+def device_for_each_core() -> int:
+    """Asks JAX for a CPU device for each core, if it has not started and the user has not asked for any.
+
+    Grids go over all CPU devices. ``OMP_NUM_THREADS`` bounds them, which joblib sets for its workers. For commands and
+    estimators: functions leave JAX's configuration alone.
+
+    Returns:
+      How many devices there are.
+    """
+    asked = jax.config.jax_num_cpu_devices != -1 or "device_count" in os.environ.get("XLA_FLAGS", "")  # type: ignore[attr-defined]
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    threads = os.environ.get("OMP_NUM_THREADS", "")
+    cores = min(cores, int(threads)) if threads.isdigit() else cores
+    # JAX refuses once it has started: there is then what there is.
+    with contextlib.suppress(RuntimeError):
+        if not asked and cores > 1:
+            jax.config.update("jax_num_cpu_devices", cores)
+    return jax.local_device_count()
 
 
 @contextlib.contextmanager
