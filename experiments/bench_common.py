@@ -1,5 +1,6 @@
 """What the benchmarks share: timing side by side, peak memory, and printing rows as text or as JSON."""
 
+import contextlib
 import json
 import sys
 import threading
@@ -7,9 +8,10 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import jax
 import numpy as np
 
-from pvmincq_jax._threads import device_for_each_core
+from experiments.engine import available_cores
 
 __all__ = ["PeakMemory", "best_seconds", "cvxopt_box", "device_for_each_core", "emit", "versions"]
 
@@ -100,3 +102,10 @@ def emit(row: dict[str, Any], as_json: bool) -> None:
     for name, value in row.items():
         cells.append(f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}")
     print("  ".join(cells), flush=True)
+
+
+def device_for_each_core() -> int:
+    """Asks JAX for a CPU device for each core, before it starts; later there is what there is. How many there are."""
+    with contextlib.suppress(RuntimeError):
+        jax.config.update("jax_num_cpu_devices", len(available_cores()))
+    return jax.device_count()
