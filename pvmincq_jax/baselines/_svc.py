@@ -4,6 +4,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pvmincq_jax.baselines._form import KernelModel
+
 __all__ = ["TOLERANCE", "Expansion", "weighted_svc"]
 
 # libsvm's stopping rule on the dual's optimality conditions, which is also the accuracy of a decision value near the
@@ -21,6 +23,10 @@ class Expansion(NamedTuple):
 
     weights: np.ndarray
     bias: float
+
+    def over(self, points: np.ndarray, gamma: float) -> KernelModel:
+        """As a function of new points; the n points were these."""
+        return KernelModel(points, self.weights, np.asarray(self.bias), np.asarray(float(gamma)))
 
 
 def weighted_svc(kernel: np.ndarray, labels: np.ndarray, costs: np.ndarray) -> Expansion:
