@@ -94,10 +94,8 @@ from pvmincq_jax.bounds.moved import (
     moved_vote_bound,
     rbf_smoothness,
 )
+from pvmincq_jax.bounds.kl import binary_kl, kl_inverse_lower, kl_inverse_upper
 from pvmincq_jax.bounds.pac_bayes import (
-    binary_kl,
-    kl_inverse_lower,
-    kl_inverse_upper,
     pac_bayes_disagreement,
     pac_bayes_gibbs_risk,
     pac_bayes_joint_error,

@@ -53,11 +53,13 @@ def check_points(name: str, value: ArrayLike) -> None:
     check_finite(name, value)
 
 
-def check_same_dimension(first_name: str, first: ArrayLike, second_name: str, second: ArrayLike) -> None:
-    """Two samples of one space."""
+def check_same_dimension(
+    first_name: str, first: ArrayLike, second_name: str, second: ArrayLike, what: str = "features"
+) -> None:
+    """Two samples of one space, or votes of the same voters."""
     if np.shape(first)[1] != np.shape(second)[1]:
         raise ValueError(
-            f"{first_name} and {second_name} must have the same number of features; "
+            f"{first_name} and {second_name} must have the same number of {what}; "
             f"they have {np.shape(first)[1]} and {np.shape(second)[1]}"
         )
 

@@ -98,11 +98,7 @@ def eps_h_within(
     for name, votes, points in (("source_votes", source_votes, source), ("target_votes", target_votes, target)):
         if np.shape(votes)[0] != np.shape(points)[0]:
             raise ValueError(f"{name} must have one row per point ({np.shape(points)[0]}); it has {np.shape(votes)[0]}")
-    if np.shape(source_votes)[1] != np.shape(target_votes)[1]:
-        raise ValueError(
-            f"source_votes and target_votes must be of the same voters; they have {np.shape(source_votes)[1]} and "
-            f"{np.shape(target_votes)[1]} columns"
-        )
+    check_same_dimension("source_votes", source_votes, "target_votes", target_votes, "voters")
     check_positive("radius", radius)
     largest, nearest = _largest_within(*map(jnp.asarray, (source, target, source_votes, target_votes, radius)))
     if not is_traced(nearest, radius) and nearest > radius:
@@ -229,14 +225,9 @@ def disagreement_deviation_bound(
 
     `disagreement_deviation_terms` derives this, tells the two cases apart and has a sharper form.
 
-    Args:
-      eps_h: as of `eps_h` on the matched pairs; not negative.
-      target_votes: ``[k, n]`` on the matched target points.
-      weights: ``[n]``.
-      sample_weights: ``[k]`` or None.
+    Args: eps_h, target_votes ``[k, n]``, weights ``[n]``, sample_weights ``[k]`` or None, as for those terms.
 
-    Returns:
-      A scalar.
+    Returns: a scalar.
 
     Example:
       >>> print(disagreement_deviation_bound(0.5, np.array([[-0.5], [0.0]]), np.array([1.0])))

@@ -67,7 +67,7 @@ def radius_affinity(source: ArrayLike, target: ArrayLike, radius: ArrayLike, sof
 
 
 def scaled_matching(affinity: ArrayLike, pairs: ArrayLike, *, iterations: int = 500) -> ScaledMatching:
-    """Scales a matrix to a fractional matching of so many pairs.
+    """Scales a matrix to a fractional matching of so many pairs. Not in the paper.
 
     p_st = u_s a_st v_t with sum_t p_st + u_s b = 1, sum_s p_st + v_t c = 1 and sum_st p_st = pairs.
 
@@ -140,7 +140,7 @@ def scaled_transport(
     pairs: ArrayLike | None = None,
     iterations: int = 500,
 ) -> ScaledTransport:
-    """Moves each source point to the mean of the target points under the plan of largest entropy.
+    """Moves each source point to the mean of the target points under the plan of largest entropy. Not in the paper.
 
     z_s = sum_t p_st x_t / P_s, with p of `scaled_matching` on `radius_affinity`.
 

@@ -41,7 +41,7 @@ def _source_size(source: ArrayLike | None, metric: Metric) -> int:
 
 
 def carry_labels(draws: MatchingDraws, source_labels: ArrayLike) -> SelfLabels:
-    """Carries labels over matchings that are already drawn.
+    """Carries labels over matchings that are already drawn (section 3.2, Algorithm 3 step 2).
 
     Args:
       draws: of `pvmincq_jax.draw_matchings`.

@@ -38,7 +38,7 @@ class MatchedSpread(NamedTuple):
 def matched_spread(
     target: ArrayLike, source_index: ArrayLike, target_index: ArrayLike, pair_weights: ArrayLike, size: int
 ) -> MatchedSpread:
-    """Moves each source point to the mean of its matched target points, and measures how far these are spread.
+    """Moves each source point to the mean of its matched target points, and measures their spread. Not in the paper.
 
     z_s = sum_t p_st x_t / P_s with P_s = sum_t p_st, and the means of |x_t - z_s| and |x_t - z_s|^2 under p_st / P_s.
 

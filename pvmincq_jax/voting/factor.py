@@ -96,7 +96,7 @@ def vote_factor(
     tolerance: float | None = None,
     rank: int | None = None,
 ) -> VoteFactor:
-    """Factors the votes once, for all margins, labels, folds and sample weights to come.
+    """Factors the votes once, for all margins, labels, folds and sample weights to come (not in the paper).
 
     Gaussian votes have a low numerical rank r, and `mincq` costs O(n r^2) a step. The rank of concrete votes is
     measured, also of those that a jitted function captures. Traced votes have no numbers yet: their rank is ``rank``,

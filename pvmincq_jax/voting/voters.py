@@ -27,7 +27,7 @@ _FAR = 708.0
 
 
 def rbf_votes(x: ArrayLike, centers: ArrayLike, gamma: ArrayLike) -> Array:
-    """Gaussian kernels, the voters of the paper's experiments.
+    """Gaussian kernels, the voters of the paper's experiments (section 4).
 
     h_j(x) = exp(-gamma |x - c_j|^2), in [0, 1].
 
@@ -71,7 +71,7 @@ def gaussian_votes(x: Any, centers: Any, gamma: Any) -> Any:
 
 
 def stump_votes(x: ArrayLike, features: ArrayLike, thresholds: ArrayLike) -> Array:
-    """Decision stumps.
+    """Decision stumps. Not in the paper, whose voters are any bounded functions (section 2).
 
     h_j(x) = +1 if x[f_j] > t_j, else -1. A stump's complement -h_j needs no voter of its own: MinCq's weights are
     signed.
@@ -116,7 +116,8 @@ def sign_votes(x: Any, features: Any, thresholds: Any) -> Any:
 def stump_thresholds(x: ArrayLike, per_feature: int = 10) -> tuple[np.ndarray, np.ndarray]:
     """Places stumps over a sample: for each feature, thresholds between neighbouring values, evenly spread in rank.
 
-    Host code. A feature with fewer distinct values gets one threshold per gap; a constant feature gets none.
+    Host code. A feature with fewer distinct values gets one threshold per gap; a constant feature gets none. Not in the
+    paper.
 
     Args:
       x: points ``[m, d]``.
@@ -186,7 +187,7 @@ def check_bounded(name: str, votes: ArrayLike, bound: ArrayLike = 1.0) -> None:
 
 
 def default_gammas(target: ArrayLike) -> np.ndarray:
-    """1/2, 2 and 8 over the median squared distance within the target sample.
+    """Gammas to choose from: 1/2, 2 and 8 over the median squared distance within the target. Not in the paper.
 
     Args:
       target: ``[m_t, d]``.
