@@ -10,6 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pvmincq_jax._checks import check_count
+
 __all__ = ["ANGLES", "TASKS", "TRANSLATION", "DomainTask", "draw_moons", "moons_task"]
 
 ANGLES = (20, 30, 40, 50, 60, 70, 80)
@@ -63,7 +65,7 @@ def draw_moons(
       >>> points.shape, sorted(labels.tolist())
       ((6, 2), [-1.0, -1.0, -1.0, 1.0, 1.0, 1.0])
     """
-    upper, lower = rng.uniform(0, np.pi, (2, per_class))
+    upper, lower = rng.uniform(0, np.pi, (2, check_count("per_class", per_class, 1)))
     points = np.concatenate(
         [
             np.stack([np.cos(upper), np.sin(upper)], axis=1),

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pvmincq_jax._checks import check_positive, check_rank
+from pvmincq_jax._checks import check_numbers, check_positive, check_rank
 from pvmincq_jax._types import ArrayLike, RadiusUnit
 from pvmincq_jax.matching.matching import pv_of
 from pvmincq_jax.matching.radii import path_lengths
@@ -89,7 +89,7 @@ def bottleneck_radius(
       2.0
     """
     space = make_space(source, target, metric)
-    if np.ndim(pv) != 0 or not 0 <= pv < 1:
+    if check_numbers("pv", pv).ndim != 0 or not 0 <= pv < 1:
         raise ValueError(f"pv must be one number in [0, 1); it is {pv}")
     least = _pv_of_pairs(space)[-1]
     if 0 < pv < least:
@@ -124,7 +124,7 @@ def grid_radii(
       >>> grid_radii(np.array([[0.0], [1.0]]), np.array([[1.5], [3.0]]), [0.0, 0.5], "pv")
       array([0.5, 2. ])
     """
-    values = np.asarray(radii, float)
+    values = np.asarray(check_numbers("radii", radii), float)
     check_rank("radii", values, 1)
     if not values.size:
         raise ValueError("radii is empty")

@@ -48,7 +48,7 @@ def vote_margin(votes: ArrayLike, weights: ArrayLike) -> Array:
     """
     check_rank("votes", votes, 2)
     check_finite("votes", votes)
-    check_length("weights", weights, jnp.shape(votes)[1], "voter")
+    check_length("weights", weights, np.shape(votes)[1], "voter")
     return jnp.asarray(votes) @ jnp.asarray(weights)
 
 
@@ -66,7 +66,8 @@ def expectation(values: Array, sample_weights: ArrayLike | None) -> Array:
 def _known(labels: ArrayLike, margin: Array) -> Array:
     """The labels, one per margin, NaN where they are outside [-1, 1]."""
     check_labels("labels", labels, margin.shape[0], soft=True)
-    labels = jnp.asarray(labels, jnp.result_type(labels, margin))
+    labels = jnp.asarray(labels)
+    labels = labels.astype(jnp.result_type(labels, margin))
     return jnp.where(jnp.abs(labels) <= 1, labels, jnp.nan)
 
 

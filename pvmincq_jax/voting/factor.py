@@ -42,7 +42,7 @@ class VoteFactor(NamedTuple):
 
 def floating_dtype(votes: ArrayLike) -> np.dtype:
     """The dtype of the votes if it is floating, else the default one; as JAX's configuration allows it."""
-    dtype = jax.dtypes.canonicalize_dtype(jnp.result_type(votes))
+    dtype = jax.dtypes.canonicalize_dtype(getattr(votes, "dtype", float))
     return np.dtype(dtype if jnp.issubdtype(dtype, jnp.floating) else jnp.result_type(float))
 
 

@@ -178,7 +178,7 @@ def make_voters(voters: VoterKind, points: np.ndarray, gamma: float | None, stum
     """
     if isinstance(voters, str):
         if voters == "rbf":
-            check_positive("gamma", np.nan if gamma is None else gamma)
+            check_positive("gamma", gamma)
             return GaussianVoters(points, np.asarray(gamma, points.dtype))
         if voters == "stumps":
             return StumpVoters(*stump_thresholds(points, stumps))
