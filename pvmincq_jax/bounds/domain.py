@@ -18,7 +18,7 @@ __all__ = ["Theorem1", "corollary1", "joint_error", "self_label_gap", "theorem1"
 def joint_error(
     votes: ArrayLike, labels: ArrayLike, weights: ArrayLike, *, sample_weights: ArrayLike | None = None
 ) -> Array:
-    """How often two voters drawn from Q err together, under the linear loss: what `theorem1` takes lambda_Q from.
+    """How often two voters drawn from Q err together, under the linear loss (for lambda_Q of theorem 1).
 
     e_Q = E_{(x,y)} (E_{h~Q} (1 - y h(x)) / 2)^2 = R(G_Q) - d_Q / 2.
 

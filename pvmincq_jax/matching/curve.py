@@ -39,7 +39,7 @@ class PVCurve(NamedTuple):
 
 
 def pv_curve(source: ArrayLike | None, target: ArrayLike | None, *, metric: Metric = "euclidean") -> PVCurve:
-    """Every step of the perturbed variation as the radius grows.
+    """Every step of the perturbed variation as the radius grows (Algorithm 2 at every radius).
 
     One matching grows: unmatched points of the smaller sample keep a forest of alternating paths, and the
     shortest edge that leaves the forest either extends it or completes a path, which is a step of PV at that length.
@@ -69,7 +69,7 @@ def pv_curve(source: ArrayLike | None, target: ArrayLike | None, *, metric: Metr
 def bottleneck_radius(
     source: ArrayLike | None, target: ArrayLike | None, pv: float = 0.0, *, metric: Metric = "euclidean"
 ) -> float:
-    """The smallest radius whose perturbed variation is at most ``pv``.
+    """The smallest radius whose perturbed variation is at most ``pv`` (not in the paper).
 
     With samples of different sizes PV cannot reach 0; ``pv=0`` then asks for the smallest radius that matches the whole
     smaller sample, and any other value below the smallest PV is an error.
@@ -107,7 +107,7 @@ def grid_radii(
     unit: RadiusUnit,
     metric: Metric = "euclidean",
 ) -> np.ndarray:
-    """Absolute radii from levels of PV, fractions of the bottleneck radius, or absolute radii.
+    """Absolute radii from levels of PV, fractions of the bottleneck radius, or absolute radii (not in the paper).
 
     Args:
       source: ``[m_s, d]``.
