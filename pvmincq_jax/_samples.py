@@ -40,8 +40,7 @@ def canonical_order(points: np.ndarray, labels: np.ndarray | None = None) -> np.
       points: ``[m, d]``.
       labels: ``[m]`` or None.
 
-    Returns:
-      Row numbers ``[m]``.
+    Returns: row numbers ``[m]``.
 
     Example:
       >>> canonical_order(np.array([[2.0, 0.0], [1.0, 5.0], [1.0, 3.0]]))
@@ -60,8 +59,7 @@ def prepare(source: ArrayLike, source_labels: ArrayLike, target: ArrayLike) -> S
       source_labels: ``[m_s]`` in {-1, +1}, both classes present.
       target: ``[m_t, d]``.
 
-    Returns:
-      A `Sample`.
+    Returns: a `Sample`.
     """
     check_task(source, source_labels, target)
     source, target = np.asarray(source, dtype=float), np.asarray(target, dtype=float)
@@ -79,8 +77,7 @@ def fold_numbers(points: np.ndarray, labels: np.ndarray | None, folds: int, seed
       folds: how many.
       seed: of the shuffle.
 
-    Returns:
-      The fold of each row ``[m]``, which follows the row when rows are permuted.
+    Returns: the fold of each row ``[m]``, which follows the row when rows are permuted.
 
     Example:
       >>> points = np.arange(6.0)[:, None]

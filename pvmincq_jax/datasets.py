@@ -57,8 +57,7 @@ def draw_moons(
       translation: added after the rotation.
       noise: standard deviation of the Gaussian noise in each coordinate.
 
-    Returns:
-      points ``[2 per_class, 2]`` and labels ``[2 per_class]`` in {-1, +1}.
+    Returns: points ``[2 per_class, 2]`` and labels ``[2 per_class]`` in {-1, +1}.
 
     Example:
       >>> points, labels = draw_moons(3, np.random.default_rng(0), angle=40)
@@ -90,8 +89,7 @@ def moons_task(task: str, seed: int, *, per_class: int = 150, test_size: int = 1
       test_size: fresh target points for the final figure.
       noise: of both domains.
 
-    Returns:
-      A `DomainTask`.
+    Returns: a `DomainTask`.
 
     Example:
       >>> task = moons_task("40", seed=7)

@@ -9,19 +9,9 @@ import numpy as np
 from pvmincq_jax._checks import check_points, check_positive, check_same_dimension
 from pvmincq_jax._samples import Sample, prepare
 from pvmincq_jax._types import ArrayLike
-from pvmincq_jax.voting.voters import gaussian_votes
+from pvmincq_jax.voting.voters import gaussian_votes as rbf_kernel
 
-__all__ = [
-    "KernelModel",
-    "Sample",
-    "by_gamma",
-    "decision",
-    "each_sample",
-    "make_grid",
-    "prepare",
-    "rbf_kernel",
-    "read_params",
-]
+__all__: list[str] = []
 
 
 class KernelModel(NamedTuple):
@@ -73,11 +63,6 @@ def by_gamma(grid: Sequence[Any], fit_rows: Callable[[list[int]], Iterable[Any]]
     return [models[row] for row in range(len(grid))]
 
 
-def rbf_kernel(x: np.ndarray, centers: np.ndarray, gamma: float) -> np.ndarray:
-    """exp(-gamma |x_i - c_j|^2) in NumPy's float64 ``[m, n]``, whatever JAX's configuration."""
-    return gaussian_votes(x, centers, gamma)
-
-
 def decision(model: Any, x: ArrayLike) -> np.ndarray:
     """The values of a fitted method at new points, whose sign is the class (section 4).
 
@@ -87,8 +72,7 @@ def decision(model: Any, x: ArrayLike) -> np.ndarray:
       model: of any method's ``fit``.
       x: ``[m, d]``.
 
-    Returns:
-      ``[m]``.
+    Returns: ``[m]``.
 
     Example:
       >>> decision(KernelModel(np.array([[0.0]]), np.array([2.0]), np.array(-1.0), np.array(1.0)), np.array([[0.0]]))

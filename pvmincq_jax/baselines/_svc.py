@@ -42,8 +42,7 @@ def weighted_svc(kernel: np.ndarray, labels: np.ndarray, costs: np.ndarray) -> E
       labels: ``[n]`` in {-1, +1} where the cost is positive, anything elsewhere.
       costs: ``[n]``, non-negative.
 
-    Returns:
-      An `Expansion` over the n points.
+    Returns: an `Expansion` over the n points.
     """
     try:
         from sklearn import config_context

@@ -76,8 +76,7 @@ def solve_program(features: np.ndarray, labels: np.ndarray, penalties: np.ndarra
       labels: ``[m]`` in {-1, +1}.
       penalties: p ``[n]``, positive.
 
-    Returns:
-      a ``[n]``; a vertex, hence no more than m entries differ from 0.
+    Returns: a ``[n]``; a vertex, hence no more than m entries differ from 0.
 
     Example:
       >>> print(solve_program(np.array([[1.0, 0.0], [0.0, 1.0]]), np.array([1.0, -1.0]), np.array([0.1, 0.9])))
@@ -110,8 +109,7 @@ def match_pairs(
       rng: draws the subsamples.
       share: of the smaller sample, how much goes into either subsample.
 
-    Returns:
-      Row numbers into source and into target, of one length.
+    Returns: row numbers into source and into target, of one length.
     """
     size = max(1, round(share * min(source.shape[0], target.shape[0])))
     here = np.sort(rng.choice(source.shape[0], size, replace=False))

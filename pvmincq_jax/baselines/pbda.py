@@ -97,8 +97,7 @@ def cost(alpha: ArrayLike, kernel: ArrayLike, labels: ArrayLike, risk: ArrayLike
       risk: C.
       disagreement: A.
 
-    Returns:
-      A scalar.
+    Returns: a scalar.
 
     Example:
       >>> print(cost(jnp.zeros(2), jnp.eye(2), jnp.ones(1), 3.0, 1.0))

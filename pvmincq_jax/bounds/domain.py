@@ -84,8 +84,7 @@ def theorem1(
       target_sample_weights: ``[m_t]`` or None.
       target_labels: ``[m_t]``, where they are known.
 
-    Returns:
-      A `Theorem1`.
+    Returns: a `Theorem1`.
 
     Example:
       >>> terms = theorem1(np.array([[0.5]]), np.array([1.0]), np.array([[1.0]]), np.array([1.0]))
@@ -132,8 +131,7 @@ def self_label_gap(
       sample_weights: ``[m]`` or None.
       as_printed: whether to take the size outside of the mean.
 
-    Returns:
-      A scalar in [0, 1].
+    Returns: a scalar in [0, 1].
 
     Example:
       >>> labels = np.array([1.0, -1.0])
@@ -181,8 +179,7 @@ def corollary1(
       sample_weights: ``[m]`` or None; the bound is on the risk under them, so it says nothing of points of weight 0.
       as_printed: whether to give the printed form, which bounds nothing.
 
-    Returns:
-      A scalar in [0, 2], 1 or more where the C-bound's precondition E l(x) M(x) > 0 fails.
+    Returns: a scalar in [0, 2], 1 or more where the C-bound's precondition E l(x) M(x) > 0 fails.
 
     Example:
       >>> labels = np.array([1.0, -1.0])

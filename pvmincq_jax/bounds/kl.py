@@ -86,8 +86,7 @@ def kl_inverse_upper(q: ArrayLike, budget: ArrayLike) -> Array:
       q: rates in [0, 1].
       budget: not negative.
 
-    Returns:
-      Probabilities in [q, 1]; 1 - exp(-budget) at q = 0, and 1 at q = 1.
+    Returns: probabilities in [q, 1]; 1 - exp(-budget) at q = 0, and 1 at q = 1.
 
     Example:
       >>> print(*(f"{p:.4f}" for p in kl_inverse_upper(np.array([0.0, 0.2, 1.0]), 0.1)))

@@ -48,8 +48,7 @@ def rbf_smoothness(gamma: ArrayLike, weights: ArrayLike | None = None) -> Smooth
       gamma: above 0: a scalar, or ``[n]``.
       weights: ``[n]``, or None for one voter, or any weights whose sizes sum to at most 1.
 
-    Returns:
-      A `Smoothness`.
+    Returns: a `Smoothness`.
 
     Example:
       >>> smooth = rbf_smoothness(2.0)

@@ -83,8 +83,7 @@ def pac_bayes_xi(m: ArrayLike) -> Array:
     Args:
       m: sample sizes, at least 1.
 
-    Returns:
-      xi(m), elementwise.
+    Returns: xi(m), elementwise.
 
     Example:
       >>> print(*(f"{xi:.3f}" for xi in pac_bayes_xi(np.array([1, 2, 1000]))))
@@ -203,8 +202,7 @@ def pac_bound_1(
       disagreement_m: size of the sample, labelled or not, on which the disagreement was taken, if another (this is
         PAC-Bound 1').
 
-    Returns:
-      A bound in [0, 1]; increasing in the risk and in kl, decreasing in the disagreement, m and delta.
+    Returns: a bound in [0, 1]; increasing in the risk and in kl, decreasing in the disagreement, m and delta.
 
     Example:
       >>> print(f"{pac_bound_1(0.2, 0.3, 1000, 2.0):.4f}")
@@ -268,8 +266,7 @@ def quasi_uniform_kl(weights: ArrayLike) -> Array:
     Args:
       weights: ``[n]``, each in [-1/n, 1/n].
 
-    Returns:
-      A scalar; NaN for traced weights outside the box.
+    Returns: a scalar; NaN for traced weights outside the box.
 
     Example:
       >>> print(f"{quasi_uniform_kl(np.array([0.5, -0.5])):.4f} {quasi_uniform_kl(np.array([0.0, 0.0])):.4f}")

@@ -61,8 +61,7 @@ def soft_matching(
       iterations: of Sinkhorn; more are needed at low temperatures. Derivatives go through them, so that they are those
         of the value returned, converged or not.
 
-    Returns:
-      A `SoftMatching`; it keeps the sums of rows and columns at any number of iterations.
+    Returns: a `SoftMatching`; it keeps the sums of rows and columns at any number of iterations.
 
     Example:
       >>> points = np.array([[0.0], [1.0]])
@@ -111,8 +110,7 @@ def soft_pv(
       temperature: above 0.
       iterations: see `soft_matching`.
 
-    Returns:
-      A scalar in [0, 1], differentiable in the points, the radius and the temperature.
+    Returns: a scalar in [0, 1], differentiable in the points, the radius and the temperature.
 
     Example:
       >>> source, target = np.array([[0.0], [1.0]]), np.array([[0.1], [5.0]])
@@ -133,8 +131,7 @@ def soft_eps_h(source_votes: ArrayLike, target_votes: ArrayLike, pair_weights: A
       target_votes: ``[m_t, n]``.
       pair_weights: W ``[m_s, m_t]``, not negative.
 
-    Returns:
-      A scalar; 0, with derivative 0, if no pair has any weight.
+    Returns: a scalar; 0, with derivative 0, if no pair has any weight.
 
     Example:
       >>> print(soft_eps_h(np.array([[0.5, 1.0]]), np.array([[0.5, 0.0], [9.0, 9.0]]), np.array([[1.0, 0.0]])).round(3))

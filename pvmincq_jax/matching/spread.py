@@ -49,8 +49,7 @@ def matched_spread(
       pair_weights: p, ``[k]``, not negative.
       size: m_s, the number of source points.
 
-    Returns:
-      A `MatchedSpread`, differentiable in the target points and the pair weights.
+    Returns: a `MatchedSpread`, differentiable in the target points and the pair weights.
 
     Example:
       >>> target = np.array([[0.0], [2.0], [5.0]])

@@ -69,8 +69,7 @@ def ladder_rank(rank: int) -> int:
     Args:
       rank: at least 1.
 
-    Returns:
-      One of 32, 56, 80, 112, 160, 240, 320, 400, ...
+    Returns: one of 32, 56, 80, 112, 160, 240, 320, 400, ...
 
     Example:
       >>> ladder_rank(44), ladder_rank(52), ladder_rank(300)

@@ -173,8 +173,7 @@ def make_voters(voters: VoterKind, points: np.ndarray, gamma: float | None, stum
       gamma: of the kernels; not read otherwise.
       stumps: thresholds per feature; not read otherwise.
 
-    Returns:
-      A family.
+    Returns: a family.
     """
     if isinstance(voters, str):
         if voters == "rbf":

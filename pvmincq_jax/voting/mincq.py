@@ -54,8 +54,7 @@ def max_margin(
       sample_weights: ``[m]`` or None.
       voter_mask: which voters take part ``[n]``, or None for all.
 
-    Returns:
-      A scalar.
+    Returns: a scalar.
 
     Example:
       >>> print(max_margin(np.array([[1.0, -0.5], [-1.0, 0.5]]), np.array([1.0, -1.0])))
@@ -122,8 +121,7 @@ def mincq(
       rank: of that factor, for traced votes, whose rank cannot be measured; min(m, n) when None, which is slow. Take
         ``vote_factor(example).right.shape[0]`` of one vote matrix; where it is too small, the status is not SOLVED.
 
-    Returns:
-      A `MinCqSolution`.
+    Returns: a `MinCqSolution`.
 
     Example:
       >>> from pvmincq_jax import Status

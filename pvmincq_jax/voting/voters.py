@@ -39,8 +39,7 @@ def rbf_votes(x: ArrayLike, centers: ArrayLike, gamma: ArrayLike) -> Array:
       centers: one voter per row ``[n, d]``.
       gamma: inverse squared width, above 0: a scalar, or ``[n]`` with one width per voter.
 
-    Returns:
-      Votes ``[m, n]``, differentiable in all three arguments.
+    Returns: votes ``[m, n]``, differentiable in all three arguments.
 
     Example:
       >>> print(rbf_votes(np.array([[0.0], [1.0]]), np.array([[0.0]]), 2.0).round(3))
@@ -81,8 +80,7 @@ def stump_votes(x: ArrayLike, features: ArrayLike, thresholds: ArrayLike) -> Arr
       features: which coordinate each stump looks at, integers ``[n]``.
       thresholds: where it splits ``[n]``.
 
-    Returns:
-      Votes ``[m, n]`` in {-1, +1}; piecewise constant, so their derivatives are zero.
+    Returns: votes ``[m, n]`` in {-1, +1}; piecewise constant, so their derivatives are zero.
 
     Example:
       >>> print(stump_votes(np.array([[0.0, 5.0], [2.0, 3.0]]), np.array([0, 1]), np.array([1.0, 4.0])))
@@ -123,8 +121,7 @@ def stump_thresholds(x: ArrayLike, per_feature: int = 10) -> tuple[np.ndarray, n
       x: points ``[m, d]``.
       per_feature: how many thresholds at most for each feature.
 
-    Returns:
-      features ``[n]`` and thresholds ``[n]``, as `stump_votes` takes them.
+    Returns: features ``[n]`` and thresholds ``[n]``, as `stump_votes` takes them.
 
     Example:
       >>> stump_thresholds(np.array([[0.0, 7.0], [1.0, 7.0], [3.0, 7.0]]))
@@ -159,8 +156,7 @@ def classifier_votes(outputs: ArrayLike, bound: float = 1.0) -> Array:
       bound: the largest size that an output may have. MinCq needs bounded voters, and the risk relations of
         section 2 need 1.
 
-    Returns:
-      The same votes ``[m, n]`` as a JAX array, checked.
+    Returns: the same votes ``[m, n]`` as a JAX array, checked.
 
     Example:
       >>> print(classifier_votes(np.array([[1.0, -0.5], [-1.0, 0.25]])))
@@ -192,8 +188,7 @@ def default_gammas(target: ArrayLike) -> np.ndarray:
     Args:
       target: ``[m_t, d]``.
 
-    Returns:
-      Increasing gammas ``[3]``.
+    Returns: increasing gammas ``[3]``.
 
     Example:
       >>> default_gammas(np.array([[0.0], [2.0]]))
