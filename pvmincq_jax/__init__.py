@@ -1,18 +1,36 @@
 """PV-MinCq in JAX: weighted majority votes of least C-bound, adapted to a domain without labels.
 
-Pure functions on arrays; results are NamedTuples that are pytrees. The names below are the public ones, in the order in
-which a reader of the paper meets them; the rooms they live in say which equation is where:
+A start, after ``import pvmincq_jax as pvm``: labelled source points, target points without labels, a vote for these.
 
-- `pvmincq_jax.voting`: voters, the C-bound, MinCq (section 2, Algorithm 1)
-- `pvmincq_jax.matching`: the perturbed variation, matchings, self-labels (Algorithm 2, section 3.2)
-- `pvmincq_jax.adaptation`: PV-MinCq, grids and the choice without target labels (Algorithm 3, sections 3.4 and 5)
-- `pvmincq_jax.bounds`: the inequalities of section 3, and PAC-Bayes bounds
-- `pvmincq_jax.datasets`: the paper's moons
+    task = pvm.datasets.moons_task("40", seed=7)
+    fit = pvm.fit_validated(task.source, task.source_labels, task.target)
+    labels = pvm.predict(fit.model, task.test)
 
-Not imported from here: `pvmincq_jax.estimators` and `pvmincq_jax.scorers`, the scikit-learn faces, `pvmincq_jax.plots`,
-and `pvmincq_jax.baselines`, the methods that the paper compares with.
+Learn
+    `fit_validated` chooses radius, margin and gamma without target labels; `pv_mincq` (Algorithm 3) is told them.
+    `fit_transport_validated` and `pv_transport_mincq` move source points in place of labels, for larger shifts.
+    `mincq` (Algorithm 1) learns from votes and labels, under jit, vmap and grad.
+    `decision`, `predict`, `save_model` and `load_model` serve every model.
+Measure
+    `match` and `perturbed_variation` (Algorithm 2), `pv_curve`, `bottleneck_radius`, `self_label` (section 3.2).
+    `c_bound`, `gibbs_risk`, `vote_risk`, `domain_disagreement` (section 2), of any votes and weights.
+Choose
+    `sweep` and `transport_sweep` solve a grid. A criterion scores it: `rs_pv` (section 3.4), `label_criterion`.
+    `choose` takes the best point, and `model_at` its vote.
+Bound
+    `theorem1`, `corollary1`, `eps_h`, `gibbs_deviation_bound`, `disagreement_deviation_bound` (section 3).
+    `pac_bound_0`, `pac_bound_1`, `pac_bound_2`.
+Plot
+    `pvmincq_jax.plots`, of the scikit-learn classifiers in `pvmincq_jax.estimators`.
+
+Labels are -1 and +1, samples ``[m, d]``, votes ``[m, n]`` with a column for each voter; results are NamedTuples, hence
+pytrees. Which equation is in which file: see the rooms `pvmincq_jax.voting` (section 2), `pvmincq_jax.matching`
+(Algorithm 2), `pvmincq_jax.adaptation` (Algorithm 3, sections 3.4 and 5) and `pvmincq_jax.bounds` (section 3). To be
+imported by themselves: `pvmincq_jax.estimators`, `pvmincq_jax.scorers`, `pvmincq_jax.plots`, and
+`pvmincq_jax.baselines`, the methods that the paper compares with.
 """
 
+from pvmincq_jax import datasets
 from pvmincq_jax._types import Status
 from pvmincq_jax.voting.voters import classifier_votes, default_gammas, rbf_votes, stump_thresholds, stump_votes
 from pvmincq_jax.voting.families import FunctionVoters, GaussianVoters, OutputVoters, StumpVoters, ViewVoters, Voters
@@ -94,10 +112,8 @@ from pvmincq_jax.bounds.moved import (
     moved_vote_bound,
     rbf_smoothness,
 )
+from pvmincq_jax.bounds.kl import binary_kl, kl_inverse_lower, kl_inverse_upper
 from pvmincq_jax.bounds.pac_bayes import (
-    binary_kl,
-    kl_inverse_lower,
-    kl_inverse_upper,
     pac_bayes_disagreement,
     pac_bayes_gibbs_risk,
     pac_bayes_joint_error,
@@ -109,3 +125,30 @@ from pvmincq_jax.bounds.pac_bayes import (
 )
 
 __version__ = "0.2.0"
+# For type checkers, help() and `import *`; in the order of the imports, a paragraph for each room.
+__all__ = [
+    "Status", "datasets",
+    "classifier_votes", "default_gammas", "rbf_votes", "stump_thresholds", "stump_votes", "FunctionVoters",
+    "GaussianVoters", "OutputVoters", "StumpVoters", "ViewVoters", "Voters", "CBound", "c_bound", "c_bound_terms",
+    "domain_disagreement", "expected_disagreement", "first_moment", "gibbs_risk", "second_moment", "vote_margin",
+    "vote_risk", "VoteFactor", "vote_factor", "MinCqSolution", "max_margin", "mincq",
+    "Metric", "Precomputed", "RadiusGraph", "radius_graph", "ExpectedMatching", "Matching", "MatchingDraws",
+    "draw_matchings", "match", "perturbed_variation", "PVCurve", "bottleneck_radius", "grid_radii", "pv_curve",
+    "SelfLabels", "carry_labels", "nn_self_label", "self_label", "MatchedSpread", "matched_spread", "SoftMatching",
+    "soft_eps_h", "soft_matching", "soft_pv", "ScaledMatching", "ScaledTransport", "scaled_matching",
+    "scaled_transport",
+    "PVMinCq", "decision", "load_model", "model_at", "predict", "save_model", "values_at", "pv_mincq", "Sweep", "sweep",
+    "Transport", "barycentres", "move", "pv_transport", "TransportSweep", "pv_transport_mincq", "transport_sweep",
+    "Choice", "Criterion", "choose", "class_ratio_gap", "label_criterion", "moved_risk", "neighbour_disagreement", "rs",
+    "rs_pv", "rs_pv_cbound", "rs_pv_risk", "transport_criterion", "ValidatedFit", "ValidatedTransport",
+    "fit_transport_validated", "fit_validated", "cross_validation", "reverse_validation", "rs_pv_validation",
+    "adapt_votes", "pv_mincq_views", "stack_views", "view_margins", "view_scales", "view_votes", "ValidatedVotes",
+    "fit_views_validated", "fit_votes_validated", "LearnedMap", "LinearMap", "apply_map", "learn_map", "own_c_bound",
+    "SharedPoints", "even_rows", "shared_points",
+    "Theorem1", "corollary1", "joint_error", "self_label_gap", "theorem1", "DisagreementDeviation",
+    "disagreement_deviation_bound", "disagreement_deviation_terms", "eps_h", "eps_h_within", "gibbs_deviation_bound",
+    "Smoothness", "eps_h_of_radius", "moved_disagreement_bound", "moved_gibbs_bound", "moved_vote_bound",
+    "rbf_smoothness", "binary_kl", "kl_inverse_lower", "kl_inverse_upper", "pac_bayes_disagreement",
+    "pac_bayes_gibbs_risk", "pac_bayes_joint_error", "pac_bayes_xi", "pac_bound_0", "pac_bound_1", "pac_bound_2",
+    "quasi_uniform_kl",
+]  # fmt: skip

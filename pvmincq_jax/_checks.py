@@ -34,13 +34,21 @@ def check_length(name: str, value: ArrayLike, length: int, what: str) -> None:
         raise ValueError(f"{name} must have one entry per {what} ({length}); it has {np.shape(value)[0]}")
 
 
+def check_numbers(name: str, value: Any) -> np.ndarray:
+    """Numbers, as an array; text is not read as a number."""
+    array = np.asarray(value)
+    if not np.issubdtype(array.dtype, np.number) and array.dtype != bool:
+        if array.ndim == 0:
+            raise ValueError(f"{name} must be a number; it is {value!r}")
+        raise ValueError(f"{name} must hold numbers; its dtype is {array.dtype}")
+    return array
+
+
 def check_finite(name: str, value: ArrayLike) -> None:
     """No NaN, no infinity."""
     if is_traced(value):
         return
-    array = np.asarray(value)
-    if not np.issubdtype(array.dtype, np.number) and array.dtype != bool:
-        raise ValueError(f"{name} must hold numbers; its dtype is {array.dtype}")
+    array = check_numbers(name, value)
     if not np.all(np.isfinite(array)):
         raise ValueError(f"{name} holds {int(np.sum(~np.isfinite(array)))} entries that are NaN or infinite")
 
@@ -53,11 +61,13 @@ def check_points(name: str, value: ArrayLike) -> None:
     check_finite(name, value)
 
 
-def check_same_dimension(first_name: str, first: ArrayLike, second_name: str, second: ArrayLike) -> None:
-    """Two samples of one space."""
+def check_same_dimension(
+    first_name: str, first: ArrayLike, second_name: str, second: ArrayLike, what: str = "features"
+) -> None:
+    """Two samples of one space, or votes of the same voters."""
     if np.shape(first)[1] != np.shape(second)[1]:
         raise ValueError(
-            f"{first_name} and {second_name} must have the same number of features; "
+            f"{first_name} and {second_name} must have the same number of {what}; "
             f"they have {np.shape(first)[1]} and {np.shape(second)[1]}"
         )
 
@@ -93,11 +103,11 @@ def check_sample_weights(name: str, value: ArrayLike | None, length: int) -> Non
         raise ValueError(f"{name} are all zero: no sample point counts")
 
 
-def check_positive(name: str, value: ArrayLike) -> None:
+def check_positive(name: str, value: Any) -> None:
     """Finite and above zero."""
     if is_traced(value):
         return
-    array = np.asarray(value)
+    array = check_numbers(name, value)
     if not (np.all(np.isfinite(array)) and np.all(array > 0)):
         raise ValueError(f"{name} must be finite and above 0; it holds {value}")
 
@@ -111,7 +121,7 @@ def check_not_negative(name: str, value: ArrayLike) -> None:
 
 def check_vector(name: str, values: ArrayLike | Sequence[float]) -> np.ndarray:
     """A list of positive numbers, at least one, as an array."""
-    values = np.asarray(values, float)
+    values = np.asarray(check_numbers(name, values), float)
     check_rank(name, values, 1)
     check_positive(name, values)
     if not np.size(values):
@@ -142,7 +152,7 @@ def check_margins(values: ArrayLike | Sequence[float], unit: MarginUnit, name: s
     """A list of margins in a unit, as an array ``[k]``."""
     if unit not in ("fraction", "absolute"):
         raise ValueError(f"margin_unit must be 'fraction' or 'absolute'; it is {unit!r}")
-    margins = np.asarray(values, float)
+    margins = np.asarray(check_numbers(name, values), float)
     check_rank(name, margins, 1)
     if not margins.size:
         raise ValueError(f"{name} is empty")

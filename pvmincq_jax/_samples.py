@@ -17,15 +17,17 @@ class Sample(NamedTuple):
       source: ``[m_s, d]``.
       labels: ``[m_s]``.
       target: ``[m_t, d]``.
-      source_order: the caller's row of each source row ``[m_s]``.
       target_order: the caller's row of each target row ``[m_t]``.
     """
 
     source: np.ndarray
     labels: np.ndarray
     target: np.ndarray
-    source_order: np.ndarray
     target_order: np.ndarray
+
+    def as_given(self, values: np.ndarray) -> np.ndarray:
+        """Numbers of the target points ``[m_t]``, in the caller's row order."""
+        return values[np.argsort(self.target_order)]
 
 
 def canonical_order(points: np.ndarray, labels: np.ndarray | None = None) -> np.ndarray:
@@ -38,8 +40,7 @@ def canonical_order(points: np.ndarray, labels: np.ndarray | None = None) -> np.
       points: ``[m, d]``.
       labels: ``[m]`` or None.
 
-    Returns:
-      Row numbers ``[m]``.
+    Returns: row numbers ``[m]``.
 
     Example:
       >>> canonical_order(np.array([[2.0, 0.0], [1.0, 5.0], [1.0, 3.0]]))
@@ -58,14 +59,13 @@ def prepare(source: ArrayLike, source_labels: ArrayLike, target: ArrayLike) -> S
       source_labels: ``[m_s]`` in {-1, +1}, both classes present.
       target: ``[m_t, d]``.
 
-    Returns:
-      A `Sample`.
+    Returns: a `Sample`.
     """
     check_task(source, source_labels, target)
     source, target = np.asarray(source, dtype=float), np.asarray(target, dtype=float)
     labels = np.asarray(source_labels, dtype=float)
-    source_order, target_order = canonical_order(source, labels), canonical_order(target)
-    return Sample(source[source_order], labels[source_order], target[target_order], source_order, target_order)
+    here, there = canonical_order(source, labels), canonical_order(target)
+    return Sample(source[here], labels[here], target[there], there)
 
 
 def fold_numbers(points: np.ndarray, labels: np.ndarray | None, folds: int, seed: int) -> np.ndarray:
@@ -77,8 +77,7 @@ def fold_numbers(points: np.ndarray, labels: np.ndarray | None, folds: int, seed
       folds: how many.
       seed: of the shuffle.
 
-    Returns:
-      The fold of each row ``[m]``, which follows the row when rows are permuted.
+    Returns: the fold of each row ``[m]``, which follows the row when rows are permuted.
 
     Example:
       >>> points = np.arange(6.0)[:, None]

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pvmincq_jax._checks import check_count, check_margins
+from pvmincq_jax._checks import check_count, check_margins, check_numbers
 from pvmincq_jax._types import MarginUnit, Status
 from pvmincq_jax.adaptation.criteria import (
     Choice,
@@ -65,7 +65,7 @@ def signs(y: Any) -> tuple[np.ndarray, np.ndarray]:
     classes = np.unique(y)
     if classes.size == 1:
         raise ValueError(
-            f"y holds one class only, {classes[0]!r}: a vote needs points of two classes to learn from. Check how the "
+            f"y holds one class only, {classes[0]}: a vote needs points of two classes to learn from. Check how the "
             "sample was drawn or split; a stratified split keeps both classes"
         )
     if classes.size > 2:
@@ -102,7 +102,7 @@ def seed_of(random_state: Any) -> int:
 
 def listed(name: str, given: Given, default: Callable[[], Sequence[float] | np.ndarray]) -> np.ndarray:
     """The grid of one parameter: the number given, the numbers given, or the default."""
-    values = np.atleast_1d(np.asarray(default() if given is None else given, dtype=float))
+    values = np.atleast_1d(np.asarray(default() if given is None else check_numbers(name, given), dtype=float))
     if values.ndim != 1 or not values.size or not np.all(np.isfinite(values)) or np.any(values < 0):
         raise ValueError(f"{name} must be a number above 0, a list of them, or None to be chosen; it is {given!r}")
     return values

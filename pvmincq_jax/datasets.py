@@ -10,6 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pvmincq_jax._checks import check_count
+
 __all__ = ["ANGLES", "TASKS", "TRANSLATION", "DomainTask", "draw_moons", "moons_task"]
 
 ANGLES = (20, 30, 40, 50, 60, 70, 80)
@@ -46,7 +48,7 @@ def draw_moons(
     translation: tuple[float, float] = (0.0, 0.0),
     noise: float = 0.05,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Draws a sample of the two moons, rows in random order.
+    """Draws a sample of the two moons of section 4, rows in random order.
 
     Args:
       per_class: points in each moon.
@@ -55,10 +57,14 @@ def draw_moons(
       translation: added after the rotation.
       noise: standard deviation of the Gaussian noise in each coordinate.
 
-    Returns:
-      points ``[2 per_class, 2]`` and labels ``[2 per_class]`` in {-1, +1}.
+    Returns: points ``[2 per_class, 2]`` and labels ``[2 per_class]`` in {-1, +1}.
+
+    Example:
+      >>> points, labels = draw_moons(3, np.random.default_rng(0), angle=40)
+      >>> points.shape, sorted(labels.tolist())
+      ((6, 2), [-1.0, -1.0, -1.0, 1.0, 1.0, 1.0])
     """
-    upper, lower = rng.uniform(0, np.pi, (2, per_class))
+    upper, lower = rng.uniform(0, np.pi, (2, check_count("per_class", per_class, 1)))
     points = np.concatenate(
         [
             np.stack([np.cos(upper), np.sin(upper)], axis=1),
@@ -74,7 +80,7 @@ def draw_moons(
 
 
 def moons_task(task: str, seed: int, *, per_class: int = 150, test_size: int = 1500, noise: float = 0.05) -> DomainTask:
-    """One run of one of the paper's tasks: "20" to "80" are rotations, "translation" is the translation.
+    """One run of one of the paper's tasks (section 4): "20" to "80" are rotations, "translation" is the translation.
 
     Args:
       task: any number of degrees as text, or "translation".
@@ -83,8 +89,12 @@ def moons_task(task: str, seed: int, *, per_class: int = 150, test_size: int = 1
       test_size: fresh target points for the final figure.
       noise: of both domains.
 
-    Returns:
-      A `DomainTask`.
+    Returns: a `DomainTask`.
+
+    Example:
+      >>> task = moons_task("40", seed=7)
+      >>> task.source.shape, task.target.shape, task.test.shape
+      ((300, 2), (300, 2), (1500, 2))
     """
     if task == "translation":
         move: dict = {"translation": TRANSLATION}

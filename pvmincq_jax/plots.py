@@ -37,19 +37,16 @@ def _fitted(estimator: Any) -> None:
 def plot_transfer(estimator: Any, *, features: tuple[int, int] = (0, 1), ax: Any = None) -> Any:
     """Draws how labels went from source to target: an arrow for each matched pair, the darker the more often drawn.
 
-    Source points carry their class; target points are crosses, faint where no label arrived.
+    Source points carry their class; target points are crosses, faint where no label arrived (section 3.2).
 
     Args:
       estimator: a fitted `pvmincq_jax.estimators.PVMinCqClassifier`.
       features: the two columns to draw.
       ax: a matplotlib axis, or None for a new figure.
 
-    Returns:
-      The axis.
+    Returns: the axis.
 
     Example:
-      >>> import matplotlib
-      >>> matplotlib.use("Agg")
       >>> from pvmincq_jax.estimators import PVMinCqClassifier
       >>> Xs, ys = np.array([[0.0, 0.0], [0.1, 0.2], [1.0, 1.0], [1.1, 0.9]]), np.array(["a", "a", "b", "b"])
       >>> model = PVMinCqClassifier(radius=0.3, margin=0.5, gamma=1.0).fit_domains(Xs, ys, Xs + 0.1)
@@ -95,18 +92,15 @@ def plot_transfer(estimator: Any, *, features: tuple[int, int] = (0, 1), ax: Any
 
 
 def plot_criterion(estimator: Any, *, ax: Any = None) -> Any:
-    """Draws the criterion over radii and margins, at the chosen gamma; the chosen point is framed.
+    """Draws the criterion over radii and margins, at the chosen gamma; the chosen point is framed (section 3.4).
 
     Args:
       estimator: a fitted `pvmincq_jax.estimators.PVMinCqClassifier` that had something to choose.
       ax: a matplotlib axis, or None for a new figure.
 
-    Returns:
-      The axis.
+    Returns: the axis.
 
     Example:
-      >>> import matplotlib
-      >>> matplotlib.use("Agg")
       >>> from pvmincq_jax.estimators import PVMinCqClassifier
       >>> Xs, ys = np.array([[0.0], [0.1], [0.3], [1.0], [1.1], [1.4]]), np.repeat(["a", "b"], 3)
       >>> model = PVMinCqClassifier(radius=[0.1, 0.3], margin=0.5, gamma=1.0).fit_domains(Xs, ys, Xs + 0.05)

@@ -158,7 +158,7 @@ class RsPvScorer(_DomainScorer):
 
 
 class ReverseValidationScorer(_DomainScorer):
-    """Minus the error of reverse validation, for any classifier of two classes, fitted or not.
+    """Minus the error of reverse validation, for any classifier of two classes, fitted or not (section 3.4).
 
     The scorer makes its own folds of the points it is given and fits clones of the estimator, towards the target and
     back again, see `pvmincq_jax.reverse_validation`: the labels it judges by are seen by none of the two models. So it

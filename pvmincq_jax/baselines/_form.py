@@ -1,26 +1,17 @@
 """What the comparison methods share: checked input in canonical order, and kernel expansions as models."""
 
+import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from pvmincq_jax._checks import check_points, check_positive, check_same_dimension
-from pvmincq_jax._samples import Sample, canonical_order, prepare
+from pvmincq_jax._samples import Sample, prepare
 from pvmincq_jax._types import ArrayLike
-from pvmincq_jax.voting.voters import gaussian_votes
+from pvmincq_jax.voting.voters import gaussian_votes as rbf_kernel
 
-__all__ = [
-    "KernelModel",
-    "Sample",
-    "by_gamma",
-    "canonical_order",
-    "each_sample",
-    "kernel_decision",
-    "prepare",
-    "rbf_kernel",
-    "read_params",
-]
+__all__: list[str] = []
 
 
 class KernelModel(NamedTuple):
@@ -40,13 +31,21 @@ class KernelModel(NamedTuple):
 
 
 def read_params(kind: type, params: Any) -> Any:
-    """The parameters as the method's NamedTuple, given as one or as a mapping; every field finite and above 0."""
-    read = kind(**params) if isinstance(params, Mapping) else params
+    """The parameters as the method's NamedTuple, given as one or as a mapping; all above 0, a margin at most 1."""
+    fields: Any = kind._fields  # type: ignore[attr-defined]
+    read = kind(**params) if isinstance(params, Mapping) and set(params) == set(fields) else params
     if not isinstance(read, kind):
-        raise ValueError(f"params must be a {kind.__name__} or a mapping of its fields; it is {params!r}")
+        raise ValueError(f"params must be a {kind.__name__} or a mapping of {', '.join(fields)}; it is {params!r}")
     for name, value in read._asdict().items():  # type: ignore[attr-defined]
         check_positive(f"params.{name}", value)
+        if name == "margin" and value > 1:
+            raise ValueError(f"params.margin is a fraction of mu_max and must be in (0, 1]; it is {value:g}")
     return read
+
+
+def make_grid(kind: type, **values: Sequence[float]) -> list[Any]:
+    """All combinations of the values; the parameter named first changes last."""
+    return [kind(**dict(zip(values, point))) for point in itertools.product(*values.values())]
 
 
 def each_sample(source: ArrayLike, source_labels: ArrayLike, target: ArrayLike, count: int) -> list[Sample]:
@@ -64,21 +63,22 @@ def by_gamma(grid: Sequence[Any], fit_rows: Callable[[list[int]], Iterable[Any]]
     return [models[row] for row in range(len(grid))]
 
 
-def rbf_kernel(x: np.ndarray, centers: np.ndarray, gamma: float) -> np.ndarray:
-    """exp(-gamma |x_i - c_j|^2) in NumPy's float64 ``[m, n]``, whatever JAX's configuration."""
-    return gaussian_votes(x, centers, gamma)
+def decision(model: Any, x: ArrayLike) -> np.ndarray:
+    """The values of a fitted method at new points, whose sign is the class (section 4).
 
-
-def kernel_decision(model: KernelModel, x: ArrayLike) -> np.ndarray:
-    """The values of a kernel expansion, whose sign is the class.
+    f(x) = sum_j w_j exp(-gamma |x - c_j|^2) + b.
 
     Args:
-      model: the expansion.
+      model: of any method's ``fit``.
       x: ``[m, d]``.
 
-    Returns:
-      ``[m]``.
+    Returns: ``[m]``.
+
+    Example:
+      >>> decision(KernelModel(np.array([[0.0]]), np.array([2.0]), np.array(-1.0), np.array(1.0)), np.array([[0.0]]))
+      array([1.])
     """
+    kernel = getattr(model, "kernel", model)
     check_points("x", x)
-    check_same_dimension("x", x, "the training sample", model.centers)
-    return rbf_kernel(np.asarray(x, dtype=float), model.centers, float(model.gamma)) @ model.weights + model.bias
+    check_same_dimension("x", x, "the training sample", kernel.centers)
+    return rbf_kernel(np.asarray(x, dtype=float), kernel.centers, float(kernel.gamma)) @ kernel.weights + kernel.bias

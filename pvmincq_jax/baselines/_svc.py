@@ -4,6 +4,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pvmincq_jax.baselines._form import KernelModel
+
 __all__ = ["TOLERANCE", "Expansion", "weighted_svc"]
 
 # libsvm's stopping rule on the dual's optimality conditions, which is also the accuracy of a decision value near the
@@ -22,6 +24,10 @@ class Expansion(NamedTuple):
     weights: np.ndarray
     bias: float
 
+    def over(self, points: np.ndarray, gamma: float) -> KernelModel:
+        """As a function of new points; the n points were these."""
+        return KernelModel(points, self.weights, np.asarray(self.bias), np.asarray(float(gamma)))
+
 
 def weighted_svc(kernel: np.ndarray, labels: np.ndarray, costs: np.ndarray) -> Expansion:
     """Trains an SVM with one cost per point; a point of cost 0 is out.
@@ -36,8 +42,7 @@ def weighted_svc(kernel: np.ndarray, labels: np.ndarray, costs: np.ndarray) -> E
       labels: ``[n]`` in {-1, +1} where the cost is positive, anything elsewhere.
       costs: ``[n]``, non-negative.
 
-    Returns:
-      An `Expansion` over the n points.
+    Returns: an `Expansion` over the n points.
     """
     try:
         from sklearn import config_context

@@ -35,8 +35,7 @@ def vote_models(points: np.ndarray, gamma: float, problems: list[VoteProblem]) -
       gamma: of the voters.
       problems: what differs between the votes.
 
-    Returns:
-      For each problem, the vote and its `Status`; weights are NaN unless it is SOLVED.
+    Returns: for each problem, the vote and its `Status`; weights are NaN unless it is SOLVED.
     """
     each = np.stack([np.concatenate(problem[:2]) for problem in problems])
     # Problems that differ in their margin alone are one lane: its margins go side by side.

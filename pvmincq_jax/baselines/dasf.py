@@ -24,9 +24,9 @@ from scipy.optimize import linear_sum_assignment, linprog
 from scipy.spatial.distance import cdist
 
 from pvmincq_jax._types import ArrayLike
-from pvmincq_jax.baselines._form import KernelModel, kernel_decision, prepare, rbf_kernel, read_params
+from pvmincq_jax.baselines._form import KernelModel, decision, make_grid, prepare, rbf_kernel, read_params
 
-__all__ = ["GRID", "VALIDATION", "DasfModel", "DasfParams", "decision", "fit", "match_pairs", "solve_program"]
+__all__ = ["GRID", "VALIDATION", "DasfModel", "DasfParams", "decision", "fit"]
 
 LANDMARKS = 100
 SUBSAMPLE = 0.5
@@ -61,12 +61,7 @@ class DasfModel(NamedTuple):
     landmarks: np.ndarray
 
 
-GRID = [
-    DasfParams(gamma, sparsity, pairs)
-    for sparsity in (0.01, 0.001)
-    for pairs in (0.01, 0.001, 0.0001)
-    for gamma in (0.5, 2.0, 8.0)
-]
+GRID = make_grid(DasfParams, sparsity=(0.01, 0.001), pairs=(0.01, 0.001, 0.0001), gamma=(0.5, 2.0, 8.0))
 VALIDATION = "reverse"
 
 
@@ -81,8 +76,7 @@ def solve_program(features: np.ndarray, labels: np.ndarray, penalties: np.ndarra
       labels: ``[m]`` in {-1, +1}.
       penalties: p ``[n]``, positive.
 
-    Returns:
-      a ``[n]``; a vertex, hence no more than m entries differ from 0.
+    Returns: a ``[n]``; a vertex, hence no more than m entries differ from 0.
 
     Example:
       >>> print(solve_program(np.array([[1.0, 0.0], [0.0, 1.0]]), np.array([1.0, -1.0]), np.array([0.1, 0.9])))
@@ -115,8 +109,7 @@ def match_pairs(
       rng: draws the subsamples.
       share: of the smaller sample, how much goes into either subsample.
 
-    Returns:
-      Row numbers into source and into target, of one length.
+    Returns: row numbers into source and into target, of one length.
     """
     size = max(1, round(share * min(source.shape[0], target.shape[0])))
     here = np.sort(rng.choice(source.shape[0], size, replace=False))
@@ -137,19 +130,13 @@ def _learn(
 def fit(
     source: ArrayLike, source_labels: ArrayLike, target: ArrayLike, params: DasfParams | dict, seed: int = 0
 ) -> DasfModel:
-    """Solves, reweights, and goes on while the reverse error falls.
+    """Solves, reweights, and goes on while the reverse error falls (section 4).
 
     min_a mean_S max(0, 1 - y sum_j a_j phi_j(x)) + lambda |a|_1 + C sum_pairs |(phi(s) - phi(t)) o a|_1.
 
-    Args:
-      source: ``[m_s, d]``.
-      source_labels: ``[m_s]`` in {-1, +1}.
-      target: ``[m_t, d]``.
-      params: `DasfParams`.
-      seed: of the subsamples that are paired.
+    Args: source, source_labels, target, params (`DasfParams`), seed (of subsamples); see `pvmincq_jax.baselines`.
 
-    Returns:
-      A `DasfModel`.
+    Returns: `DasfModel`.
 
     Example:
       >>> source, labels = np.array([[0.0], [1.0], [0.1], [1.1]]), np.array([-1, 1, -1, 1])
@@ -187,8 +174,3 @@ def fit(
         scale = best
     model = KernelModel(landmarks, best, np.zeros(()), np.asarray(float(read.gamma)))
     return DasfModel(model, np.array(errors), np.asarray(int(np.sum(best != 0))))
-
-
-def decision(model: DasfModel, x: ArrayLike) -> np.ndarray:
-    """DASF's values at points ``[m, d]``, whose sign is the class ``[m]``."""
-    return kernel_decision(model.kernel, x)

@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pvmincq_jax._types import ArrayLike
-from pvmincq_jax.baselines._form import KernelModel, kernel_decision, prepare, rbf_kernel, read_params
+from pvmincq_jax.baselines._form import KernelModel, decision, make_grid, prepare, rbf_kernel, read_params
 from pvmincq_jax.baselines._svc import weighted_svc
 
 __all__ = ["GRID", "VALIDATION", "DasvmModel", "DasvmParams", "decision", "fit"]
@@ -63,7 +63,7 @@ class DasvmModel(NamedTuple):
     reset: np.ndarray
 
 
-GRID = [DasvmParams(gamma, cost) for cost in (0.1, 1.0, 10.0, 100.0) for gamma in (0.5, 2.0, 8.0)]
+GRID = make_grid(DasvmParams, cost=(0.1, 1.0, 10.0, 100.0), gamma=(0.5, 2.0, 8.0))
 VALIDATION = "reverse"
 
 
@@ -75,17 +75,11 @@ def _largest(scores: np.ndarray, rows: np.ndarray, count: int) -> np.ndarray:
 def fit(
     source: ArrayLike, source_labels: ArrayLike, target: ArrayLike, params: DasvmParams | dict, seed: int = 0
 ) -> DasvmModel:
-    """Moves an SVM from the source to the target, a few points at a time.
+    """Moves an SVM from the source to the target, a few points at a time (section 4).
 
-    Args:
-      source: ``[m_s, d]``.
-      source_labels: ``[m_s]`` in {-1, +1}.
-      target: ``[m_t, d]``.
-      params: `DasvmParams`.
-      seed: not used; nothing is random.
+    Args: source, source_labels, target, params (`DasvmParams`), seed (not used); see `pvmincq_jax.baselines`.
 
-    Returns:
-      A `DasvmModel`.
+    Returns: `DasvmModel`.
 
     Example:
       >>> source, labels = np.array([[0.0], [1.0]]), np.array([-1, 1])
@@ -142,12 +136,5 @@ def fit(
     if not np.any(given):
         given = last_guess
     machine = weighted_svc(kernel[m_s:, m_s:], given, read.cost * (given != 0))
-    labels_there = np.empty(m_t)
-    labels_there[sample.target_order] = given
-    model = KernelModel(sample.target, machine.weights, np.asarray(machine.bias), np.asarray(float(read.gamma)))
-    return DasvmModel(model, labels_there, np.array(source_left), np.array(joined), np.array(reset))
-
-
-def decision(model: DasvmModel, x: ArrayLike) -> np.ndarray:
-    """DASVM's values at points ``[m, d]``, whose sign is the class ``[m]``."""
-    return kernel_decision(model.kernel, x)
+    model = machine.over(sample.target, read.gamma)
+    return DasvmModel(model, sample.as_given(given), np.array(source_left), np.array(joined), np.array(reset))

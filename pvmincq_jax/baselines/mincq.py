@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pvmincq_jax._types import ArrayLike
-from pvmincq_jax.baselines._form import KernelModel, by_gamma, each_sample, kernel_decision, read_params
+from pvmincq_jax.baselines._form import KernelModel, by_gamma, decision, each_sample, make_grid, read_params
 from pvmincq_jax.baselines._votes import VoteProblem, vote_models
 
 __all__ = ["GRID", "VALIDATION", "MinCqModel", "MinCqParams", "decision", "fit", "fit_grid"]
@@ -41,36 +41,25 @@ class MinCqModel(NamedTuple):
 
 
 # The largest margins leave the weights the least freedom, so they come first.
-GRID = [
-    MinCqParams(gamma, margin) for margin in (0.9, 0.5, 0.2, 0.1, 0.03, 0.01) for gamma in (0.5, 1.0, 2.0, 4.0, 8.0)
-]
+GRID = make_grid(MinCqParams, margin=(0.9, 0.5, 0.2, 0.1, 0.03, 0.01), gamma=(0.5, 1.0, 2.0, 4.0, 8.0))
 VALIDATION = "cross"
-
-
-def check_fraction(margin: float) -> None:
-    """A fraction of mu_max, at most 1."""
-    if margin > 1:
-        raise ValueError(f"params.margin is a fraction of mu_max and must be in (0, 1]; it is {margin:g}")
 
 
 def fit_grid(
     source: ArrayLike, source_labels: ArrayLike, target: ArrayLike, grid: Sequence[MinCqParams | dict], seed: int = 0
 ) -> list[MinCqModel]:
-    """Trains the whole grid, vmapped over the margins of each gamma.
+    """Trains the whole grid, gamma by gamma (section 4).
 
-    Args:
-      source: ``[m_s, d]``.
-      source_labels: ``[m_s]``, or ``[g, m_s]`` with the labels of each point of the grid.
-      target: ``[m_t, d]``, checked and not used.
-      grid: g parameters.
-      seed: not used; nothing is random.
+    Args: source, source_labels, target, grid (`MinCqParams`s), seed (not used); see `pvmincq_jax.baselines`.
 
-    Returns:
-      g models.
+    Returns: list of `MinCqModel` ``[g]``.
+
+    Example:
+      >>> source, labels = np.array([[0.0], [1.0]]), np.array([-1, 1])
+      >>> [int(model.status) for model in fit_grid(source, labels, source, GRID[:2])]
+      [0, 0]
     """
     read = [read_params(MinCqParams, params) for params in grid]
-    for params in read:
-        check_fraction(params.margin)
     samples = each_sample(source, source_labels, target, len(read))
 
     def fit_rows(rows: list[int]) -> list[MinCqModel]:
@@ -85,17 +74,11 @@ def fit_grid(
 def fit(
     source: ArrayLike, source_labels: ArrayLike, target: ArrayLike, params: MinCqParams | dict, seed: int = 0
 ) -> MinCqModel:
-    """Minimises the C-bound on the labelled source.
+    """Minimises the C-bound on the labelled source (Algorithm 1, section 4).
 
-    Args:
-      source: ``[m_s, d]``.
-      source_labels: ``[m_s]`` in {-1, +1}.
-      target: ``[m_t, d]``, checked and not used.
-      params: `MinCqParams`.
-      seed: not used; nothing is random.
+    Args: source, source_labels, target, params (`MinCqParams`), seed (not used); see `pvmincq_jax.baselines`.
 
-    Returns:
-      A `MinCqModel`.
+    Returns: `MinCqModel`.
 
     Example:
       >>> source, labels = np.array([[0.0], [1.0]]), np.array([-1, 1])
@@ -104,8 +87,3 @@ def fit(
       [-1.  1.]
     """
     return fit_grid(source, source_labels, target, [params], seed)[0]
-
-
-def decision(model: MinCqModel, x: ArrayLike) -> np.ndarray:
-    """The vote at points ``[m, d]``, whose sign is the class ``[m]``."""
-    return kernel_decision(model.kernel, x)

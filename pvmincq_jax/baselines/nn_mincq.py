@@ -11,9 +11,8 @@ from typing import NamedTuple
 import numpy as np
 
 from pvmincq_jax._types import ArrayLike
-from pvmincq_jax.baselines._form import KernelModel, by_gamma, each_sample, kernel_decision, read_params
+from pvmincq_jax.baselines._form import KernelModel, by_gamma, decision, each_sample, make_grid, read_params
 from pvmincq_jax.baselines._votes import VoteProblem, vote_models
-from pvmincq_jax.baselines.mincq import check_fraction
 from pvmincq_jax.matching.selflabel import nn_self_label
 
 __all__ = ["GRID", "VALIDATION", "NNMinCqModel", "NNMinCqParams", "decision", "fit", "fit_grid"]
@@ -48,33 +47,25 @@ class NNMinCqModel(NamedTuple):
 
 
 # The largest margins leave the weights the least freedom and the most neighbours the labels, so they come first.
-GRID = [
-    NNMinCqParams(gamma, margin, neighbours)
-    for margin in (0.5, 0.05)
-    for neighbours in (15, 5, 1)
-    for gamma in (0.5, 2.0, 8.0)
-]
+GRID = make_grid(NNMinCqParams, margin=(0.5, 0.05), neighbours=(15, 5, 1), gamma=(0.5, 2.0, 8.0))
 VALIDATION = "reverse"
 
 
 def fit_grid(
     source: ArrayLike, source_labels: ArrayLike, target: ArrayLike, grid: Sequence[NNMinCqParams | dict], seed: int = 0
 ) -> list[NNMinCqModel]:
-    """Trains the whole grid, vmapped over labels and margins of each gamma.
+    """Trains the whole grid, gamma by gamma (section 4).
 
-    Args:
-      source: ``[m_s, d]``.
-      source_labels: ``[m_s]``, or ``[g, m_s]`` with the labels of each point of the grid.
-      target: ``[m_t, d]``.
-      grid: g parameters.
-      seed: not used; nothing is random.
+    Args: source, source_labels, target, grid (`NNMinCqParams`s), seed (not used); see `pvmincq_jax.baselines`.
 
-    Returns:
-      g models.
+    Returns: list of `NNMinCqModel` ``[g]``.
+
+    Example:
+      >>> source, labels = np.array([[0.0], [1.0]]), np.array([-1, 1])
+      >>> [int(model.status) for model in fit_grid(source, labels, source, GRID[6:8])]
+      [0, 0]
     """
     read = [read_params(NNMinCqParams, params) for params in grid]
-    for params in read:
-        check_fraction(params.margin)
     samples = each_sample(source, source_labels, target, len(read))
     given = []
     for sample, params in zip(samples, read):
@@ -87,9 +78,7 @@ def fit_grid(
         problems = [VoteProblem(given[row].labels, given[row].weights, read[row].margin) for row in rows]
         votes = vote_models(samples[rows[0]].target, float(read[rows[0]].gamma), problems)
         for row, (vote, status) in zip(rows, votes):
-            self_labels = np.empty(len(given[row].labels))
-            self_labels[samples[row].target_order] = given[row].labels
-            yield NNMinCqModel(vote, np.asarray(status), self_labels)
+            yield NNMinCqModel(vote, np.asarray(status), samples[row].as_given(given[row].labels))
 
     return by_gamma(read, fit_rows)
 
@@ -97,17 +86,11 @@ def fit_grid(
 def fit(
     source: ArrayLike, source_labels: ArrayLike, target: ArrayLike, params: NNMinCqParams | dict, seed: int = 0
 ) -> NNMinCqModel:
-    """Labels the target by its nearest source points and minimises the C-bound on these labels.
+    """Labels the target by its nearest source points and minimises the C-bound on these labels (section 4).
 
-    Args:
-      source: ``[m_s, d]``.
-      source_labels: ``[m_s]`` in {-1, +1}.
-      target: ``[m_t, d]``.
-      params: `NNMinCqParams`.
-      seed: not used; nothing is random.
+    Args: source, source_labels, target, params (`NNMinCqParams`), seed (not used); see `pvmincq_jax.baselines`.
 
-    Returns:
-      An `NNMinCqModel`.
+    Returns: `NNMinCqModel`.
 
     Example:
       >>> source, labels = np.array([[0.0], [1.0]]), np.array([-1, 1])
@@ -116,8 +99,3 @@ def fit(
       [ 1. -1.] [-1.  1.]
     """
     return fit_grid(source, source_labels, target, [params], seed)[0]
-
-
-def decision(model: NNMinCqModel, x: ArrayLike) -> np.ndarray:
-    """The vote at points ``[m, d]``, whose sign is the class ``[m]``."""
-    return kernel_decision(model.kernel, x)

@@ -29,8 +29,9 @@ from pvmincq_jax.baselines._form import (
     KernelModel,
     Sample,
     by_gamma,
+    decision,
     each_sample,
-    kernel_decision,
+    make_grid,
     rbf_kernel,
     read_params,
 )
@@ -78,17 +79,12 @@ class PbdaModel(NamedTuple):
     cost: np.ndarray
 
 
-GRID = [
-    PbdaParams(gamma, risk, disagreement)
-    for risk in (0.01, 1.0, 10.0)
-    for gamma in (0.5, 2.0, 8.0)
-    for disagreement in (0.01, 1.0, 10.0)
-]
+GRID = make_grid(PbdaParams, risk=(0.01, 1.0, 10.0), gamma=(0.5, 2.0, 8.0), disagreement=(0.01, 1.0, 10.0))
 VALIDATION = "reverse"
 
 
 def cost(alpha: ArrayLike, kernel: ArrayLike, labels: ArrayLike, risk: ArrayLike, disagreement: ArrayLike) -> Array:
-    """PBDA's cost of the expansion's coefficients.
+    """PBDA's cost of the expansion's coefficients: the bound of theorem 1, made a trade-off.
 
     C sum_S Phi_cvx(y_i K_i alpha / sqrt K_ii) + A |sum_T Phi_dis - sum_S Phi_dis| + 1/2 alpha' K alpha, with
     Phi(x) = 1/2 (1 - erf(x / sqrt 2)), Phi_cvx(x) = max(Phi(x), 1/2 - x / sqrt(2 pi)), and the disagreements
@@ -101,8 +97,7 @@ def cost(alpha: ArrayLike, kernel: ArrayLike, labels: ArrayLike, risk: ArrayLike
       risk: C.
       disagreement: A.
 
-    Returns:
-      A scalar.
+    Returns: a scalar.
 
     Example:
       >>> print(cost(jnp.zeros(2), jnp.eye(2), jnp.ones(1), 3.0, 1.0))
@@ -250,17 +245,16 @@ def _fit_gamma(sample: Sample, labels: np.ndarray, grid: Sequence[PbdaParams]) -
 def fit_grid(
     source: ArrayLike, source_labels: ArrayLike, target: ArrayLike, grid: Sequence[PbdaParams | dict], seed: int = 0
 ) -> list[PbdaModel]:
-    """Trains the whole grid, with one factorisation for each gamma.
+    """Trains the whole grid, with one factorisation for each gamma (section 4).
 
-    Args:
-      source: ``[m_s, d]``.
-      source_labels: ``[m_s]``, or ``[g, m_s]`` with the labels of each point of the grid.
-      target: ``[m_t, d]``.
-      grid: g parameters.
-      seed: not used; nothing is random.
+    Args: source, source_labels, target, grid (`PbdaParams`s), seed (not used); see `pvmincq_jax.baselines`.
 
-    Returns:
-      g models.
+    Returns: list of `PbdaModel` ``[g]``.
+
+    Example:
+      >>> source, labels = np.array([[0.0], [1.0]]), np.array([-1, 1])
+      >>> [model.cost.shape for model in fit_grid(source, labels, source, GRID[:2])]
+      [(), ()]
     """
     read = [read_params(PbdaParams, params) for params in grid]
     # Equal points with different labels could come in either order; theirs is the order of the labels, grid point by
@@ -279,17 +273,11 @@ def fit_grid(
 def fit(
     source: ArrayLike, source_labels: ArrayLike, target: ArrayLike, params: PbdaParams | dict, seed: int = 0
 ) -> PbdaModel:
-    """Minimises `cost` over alpha.
+    """Minimises `cost` over alpha (section 4).
 
-    Args:
-      source: ``[m_s, d]``.
-      source_labels: ``[m_s]`` in {-1, +1}.
-      target: ``[m_t, d]``.
-      params: `PbdaParams`.
-      seed: not used; nothing is random.
+    Args: source, source_labels, target, params (`PbdaParams`), seed (not used); see `pvmincq_jax.baselines`.
 
-    Returns:
-      A `PbdaModel`.
+    Returns: `PbdaModel`.
 
     Example:
       >>> source, labels = np.array([[0.0], [1.0]]), np.array([-1, 1])
@@ -298,8 +286,3 @@ def fit(
       [-1.  1.]
     """
     return fit_grid(source, source_labels, target, [params], seed)[0]
-
-
-def decision(model: PbdaModel, x: ArrayLike) -> np.ndarray:
-    """PBDA's values at points ``[m, d]``, whose sign is the class ``[m]``."""
-    return kernel_decision(model.kernel, x)

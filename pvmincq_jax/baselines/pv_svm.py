@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pvmincq_jax._types import ArrayLike
-from pvmincq_jax.baselines._form import KernelModel, kernel_decision, prepare, rbf_kernel, read_params
+from pvmincq_jax.baselines._form import KernelModel, decision, make_grid, prepare, rbf_kernel, read_params
 from pvmincq_jax.baselines._svc import Expansion, weighted_svc
 from pvmincq_jax.matching.curve import bottleneck_radius
 from pvmincq_jax.matching.graph import space_graph
@@ -53,29 +53,30 @@ class PVSvmModel(NamedTuple):
     radius: np.ndarray
 
 
-GRID = [
-    PVSvmParams(gamma, cost, radius)
-    for cost in (0.1, 1.0, 10.0, 100.0)
-    for gamma in (0.5, 1.0, 2.0, 4.0, 8.0)
-    for radius in (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1)
-]
+GRID = make_grid(
+    PVSvmParams,
+    cost=(0.1, 1.0, 10.0, 100.0),
+    gamma=(0.5, 1.0, 2.0, 4.0, 8.0),
+    radius=(0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1),
+)
 VALIDATION = "rs_pv"
 
 
 def fit_grid(
     source: ArrayLike, source_labels: ArrayLike, target: ArrayLike, grid: Sequence[PVSvmParams | dict], seed: int = 0
 ) -> list[PVSvmModel]:
-    """Trains the whole grid with one matching for each radius.
+    """Trains the whole grid with one matching for each radius, so source_labels are the same for all (section 4).
 
-    Args:
-      source: ``[m_s, d]``.
-      source_labels: ``[m_s]``, or ``[g, m_s]`` with equal rows.
-      target: ``[m_t, d]``.
-      grid: g parameters.
-      seed: of the matchings.
+    Args: source, source_labels, target, grid (`PVSvmParams`s), seed (of the matchings); see `pvmincq_jax.baselines`.
 
     Returns:
-      g models. One whose radius leaves every point unmatched has a PV of 1, and its values are NaN.
+      A list of `PVSvmModel` ``[g]``. One whose radius leaves every point unmatched has a PV of 1, and its values are
+      NaN.
+
+    Example:
+      >>> source, labels = np.array([[0.0], [1.0]]), np.array([-1, 1])
+      >>> [float(model.pv) for model in fit_grid(source, labels, source + 0.1, GRID[6:9])]
+      [1.0, 0.0, 0.0]
     """
     read = [read_params(PVSvmParams, params) for params in grid]
     if np.ndim(source_labels) == 2:
@@ -98,9 +99,7 @@ def fit_grid(
             machine = weighted_svc(kernels[gamma], given.labels, cost * given.weights)
         else:
             machine = Expansion(np.full(len(given.labels), np.nan), float("nan"))
-        kernel = KernelModel(sample.target, machine.weights, np.asarray(machine.bias), np.asarray(float(gamma)))
-        self_labels = np.empty(len(given.labels))
-        self_labels[sample.target_order] = given.labels
+        kernel, self_labels = machine.over(sample.target, gamma), sample.as_given(given.labels)
         models.append(PVSvmModel(kernel, self_labels, np.asarray(given.pv), np.asarray(radius * unit)))
     return models
 
@@ -108,17 +107,11 @@ def fit_grid(
 def fit(
     source: ArrayLike, source_labels: ArrayLike, target: ArrayLike, params: PVSvmParams | dict, seed: int = 0
 ) -> PVSvmModel:
-    """Carries labels over a maximum matching, and trains on the target points that got one.
+    """Carries labels over a maximum matching, and trains on the target points that got one (sections 3.2 and 4).
 
-    Args:
-      source: ``[m_s, d]``.
-      source_labels: ``[m_s]`` in {-1, +1}.
-      target: ``[m_t, d]``.
-      params: `PVSvmParams`.
-      seed: of the matching.
+    Args: source, source_labels, target, params (`PVSvmParams`), seed (of the matching); see `pvmincq_jax.baselines`.
 
-    Returns:
-      A `PVSvmModel`.
+    Returns: `PVSvmModel`.
 
     Example:
       >>> source, labels = np.array([[0.0], [1.0]]), np.array([-1, 1])
@@ -130,8 +123,3 @@ def fit(
     if model.pv == 1:
         raise ValueError(f"params.radius leaves every point unmatched: it is a distance of {model.radius:g}")
     return model
-
-
-def decision(model: PVSvmModel, x: ArrayLike) -> np.ndarray:
-    """The SVM's values at points ``[m, d]``, whose sign is the class ``[m]``."""
-    return kernel_decision(model.kernel, x)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pvmincq_jax._types import ArrayLike
-from pvmincq_jax.baselines._form import KernelModel, kernel_decision, prepare, rbf_kernel, read_params
+from pvmincq_jax.baselines._form import KernelModel, decision, make_grid, prepare, rbf_kernel, read_params
 from pvmincq_jax.baselines._svc import weighted_svc
 
 __all__ = ["GRID", "VALIDATION", "SvmParams", "decision", "fit"]
@@ -30,30 +30,20 @@ class SvmParams(NamedTuple):
     cost: float
 
 
-GRID = [
-    SvmParams(gamma, cost)
-    for cost in (0.1, 1.0, 10.0, 100.0, 1000.0)
-    for gamma in (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
-]
+GRID = make_grid(SvmParams, cost=(0.1, 1.0, 10.0, 100.0, 1000.0), gamma=(0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0))
 VALIDATION = "cross"
 
 
 def fit(
     source: ArrayLike, source_labels: ArrayLike, target: ArrayLike, params: SvmParams | dict, seed: int = 0
 ) -> KernelModel:
-    """Trains on the labelled source.
+    """Trains on the labelled source (section 4).
 
     min 1/2 |w|^2 + C sum_S max(0, 1 - y f(x)).
 
-    Args:
-      source: ``[m_s, d]``.
-      source_labels: ``[m_s]`` in {-1, +1}.
-      target: ``[m_t, d]``, checked and not used.
-      params: `SvmParams`.
-      seed: not used; nothing is random.
+    Args: source, source_labels, target, params (`SvmParams`), seed (not used); see `pvmincq_jax.baselines`.
 
-    Returns:
-      A `KernelModel`.
+    Returns: `KernelModel`.
 
     Example:
       >>> model = fit(np.array([[0.0], [1.0]]), np.array([-1, 1]), np.array([[0.2]]), SvmParams(1.0, 10.0))
@@ -64,9 +54,4 @@ def fit(
     sample = prepare(source, source_labels, target)
     kernel = rbf_kernel(sample.source, sample.source, read.gamma)
     machine = weighted_svc(kernel, sample.labels, np.full(sample.labels.shape[0], float(read.cost)))
-    return KernelModel(sample.source, machine.weights, np.asarray(machine.bias), np.asarray(float(read.gamma)))
-
-
-def decision(model: KernelModel, x: ArrayLike) -> np.ndarray:
-    """The SVM's values at points ``[m, d]``, whose sign is the class ``[m]``."""
-    return kernel_decision(model, x)
+    return machine.over(sample.source, read.gamma)

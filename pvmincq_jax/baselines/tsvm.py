@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pvmincq_jax._types import ArrayLike
-from pvmincq_jax.baselines._form import KernelModel, kernel_decision, prepare, rbf_kernel, read_params
+from pvmincq_jax.baselines._form import KernelModel, decision, make_grid, prepare, rbf_kernel, read_params
 from pvmincq_jax.baselines._svc import TOLERANCE, Expansion, weighted_svc
 
 __all__ = ["GRID", "VALIDATION", "TsvmModel", "TsvmParams", "decision", "fit"]
@@ -59,7 +59,7 @@ class TsvmModel(NamedTuple):
     positives: np.ndarray
 
 
-GRID = [TsvmParams(gamma, cost) for cost in (0.1, 1.0, 10.0, 100.0) for gamma in (0.5, 2.0, 8.0)]
+GRID = make_grid(TsvmParams, cost=(0.1, 1.0, 10.0, 100.0), gamma=(0.5, 2.0, 8.0))
 VALIDATION = "cross"
 
 
@@ -82,20 +82,14 @@ def _swaps(labels: np.ndarray, slacks: np.ndarray) -> np.ndarray:
 def fit(
     source: ArrayLike, source_labels: ArrayLike, target: ArrayLike, params: TsvmParams | dict, seed: int = 0
 ) -> TsvmModel:
-    """Trains on the labelled source and the unlabelled target.
+    """Trains on the labelled source and the unlabelled target, at least two points of it (section 4).
 
     min over f and target labels of 1/2 |w|^2 + C sum_S xi_i + C*_+ sum_{T, +} xi_j + C*_- sum_{T, -} xi_j, with the
     number of positive target labels fixed; a local minimum by swaps, annealed in C*.
 
-    Args:
-      source: ``[m_s, d]``.
-      source_labels: ``[m_s]`` in {-1, +1}.
-      target: ``[m_t, d]``, at least two points.
-      params: `TsvmParams`.
-      seed: not used; nothing is random.
+    Args: source, source_labels, target, params (`TsvmParams`), seed (not used); see `pvmincq_jax.baselines`.
 
-    Returns:
-      A `TsvmModel`.
+    Returns: `TsvmModel`.
 
     Example:
       >>> source, labels = np.array([[0.0], [1.0]]), np.array([-1, 1])
@@ -139,12 +133,5 @@ def fit(
             break
         negative_cost, positive_cost = min(2 * negative_cost, read.cost), min(2 * positive_cost, read.cost)
         level += 1
-    given = np.empty(m_t)
-    given[sample.target_order] = every[m_s:]
-    model = KernelModel(points, machine.weights, np.asarray(machine.bias), np.asarray(float(read.gamma)))
+    model, given = machine.over(points, read.gamma), sample.as_given(every[m_s:])
     return TsvmModel(model, given, np.array(levels), np.array(objectives), np.array(counts))
-
-
-def decision(model: TsvmModel, x: ArrayLike) -> np.ndarray:
-    """The TSVM's values at points ``[m, d]``, whose sign is the class ``[m]``."""
-    return kernel_decision(model.kernel, x)

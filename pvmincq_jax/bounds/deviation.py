@@ -45,8 +45,7 @@ def eps_h(source_votes: ArrayLike, target_votes: ArrayLike, pair_weights: ArrayL
       target_votes: ``[k, n]``.
       pair_weights: ``[k]`` or None; a pair of weight 0 does not count.
 
-    Returns:
-      A scalar.
+    Returns: a scalar.
 
     Example:
       >>> print(eps_h(np.array([[0.5, 1.0], [0.0, 0.0]]), np.array([[0.25, 0.5], [1.0, 0.0]]), np.array([1.0, 0.0])))
@@ -82,8 +81,7 @@ def eps_h_within(
       target_votes: ``[m_t, n]``.
       radius: above 0, in Euclidean distance.
 
-    Returns:
-      A scalar; without any pair a ValueError, or NaN where the points or the radius are traced.
+    Returns: a scalar; without any pair a ValueError, or NaN where the points or the radius are traced.
 
     Example:
       >>> points = np.array([[0.0], [3.0]])
@@ -98,11 +96,7 @@ def eps_h_within(
     for name, votes, points in (("source_votes", source_votes, source), ("target_votes", target_votes, target)):
         if np.shape(votes)[0] != np.shape(points)[0]:
             raise ValueError(f"{name} must have one row per point ({np.shape(points)[0]}); it has {np.shape(votes)[0]}")
-    if np.shape(source_votes)[1] != np.shape(target_votes)[1]:
-        raise ValueError(
-            f"source_votes and target_votes must be of the same voters; they have {np.shape(source_votes)[1]} and "
-            f"{np.shape(target_votes)[1]} columns"
-        )
+    check_same_dimension("source_votes", source_votes, "target_votes", target_votes, "voters")
     check_positive("radius", radius)
     largest, nearest = _largest_within(*map(jnp.asarray, (source, target, source_votes, target_votes, radius)))
     if not is_traced(nearest, radius) and nearest > radius:
@@ -140,8 +134,7 @@ def gibbs_deviation_bound(eps_h: ArrayLike, weights: ArrayLike | None = None) ->
       eps_h: as of `eps_h` on these pairs; not negative.
       weights: ``[n]``, or None for weights whose sizes sum to at most 1, as the paper has them: then eps_H / 2.
 
-    Returns:
-      A scalar.
+    Returns: a scalar.
 
     Example:
       >>> print(gibbs_deviation_bound(0.5), gibbs_deviation_bound(0.5, np.array([2.0, -1.0])))
@@ -194,8 +187,7 @@ def disagreement_deviation_terms(
       weights: ``[n]``.
       sample_weights: ``[k]`` or None.
 
-    Returns:
-      A `DisagreementDeviation`.
+    Returns: a `DisagreementDeviation`.
 
     Example:
       >>> terms = disagreement_deviation_terms(2.0, np.array([[-1.0]]), np.array([1.0]))
@@ -229,14 +221,9 @@ def disagreement_deviation_bound(
 
     `disagreement_deviation_terms` derives this, tells the two cases apart and has a sharper form.
 
-    Args:
-      eps_h: as of `eps_h` on the matched pairs; not negative.
-      target_votes: ``[k, n]`` on the matched target points.
-      weights: ``[n]``.
-      sample_weights: ``[k]`` or None.
+    Args: eps_h, target_votes ``[k, n]``, weights ``[n]``, sample_weights ``[k]`` or None, as for those terms.
 
-    Returns:
-      A scalar.
+    Returns: a scalar.
 
     Example:
       >>> print(disagreement_deviation_bound(0.5, np.array([[-0.5], [0.0]]), np.array([1.0])))

@@ -8,39 +8,23 @@ from typing import NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from pvmincq_jax._checks import (
-    check_labels,
-    check_length,
-    check_rank,
-    check_sample_weights,
-)
+from pvmincq_jax._checks import check_labels, check_length, check_rank, check_same_dimension, check_sample_weights
 from pvmincq_jax._types import Array, ArrayLike
 from pvmincq_jax.voting.cbound import c_bound, domain_disagreement, expectation, expected_disagreement, gibbs_risk
 
-__all__ = [
-    "Theorem1",
-    "corollary1",
-    "joint_error",
-    "self_label_gap",
-    "theorem1",
-]
+__all__ = ["Theorem1", "corollary1", "joint_error", "self_label_gap", "theorem1"]
 
 
 def joint_error(
     votes: ArrayLike, labels: ArrayLike, weights: ArrayLike, *, sample_weights: ArrayLike | None = None
 ) -> Array:
-    """How often two voters drawn from Q err together, under the linear loss.
+    """How often two voters drawn from Q err together, under the linear loss (for lambda_Q of theorem 1).
 
     e_Q = E_{(x,y)} (E_{h~Q} (1 - y h(x)) / 2)^2 = R(G_Q) - d_Q / 2.
 
-    Args:
-      votes: ``[m, n]``.
-      labels: ``[m]``; a soft one is the mean of a random label.
-      weights: ``[n]``.
-      sample_weights: ``[m]`` or None.
+    Args: votes ``[m, n]``, labels ``[m]``, weights ``[n]``, sample_weights ``[m]`` or None for equal ones.
 
-    Returns:
-      A scalar.
+    Returns: a scalar.
 
     Example:
       >>> print(joint_error(np.array([[1.0, -1.0], [-1.0, -1.0]]), np.array([1.0, 1.0]), np.array([0.5, 0.5])))
@@ -79,7 +63,7 @@ def theorem1(
     target_sample_weights: ArrayLike | None = None,
     target_labels: ArrayLike | None = None,
 ) -> Theorem1:
-    """The computable terms of theorem 1.
+    """The computable terms of theorem 1 (equation 3).
 
     R_T(G_Q) <= R_S(G_Q) + dis_Q(D_S, D_T) + lambda_Q.
 
@@ -100,8 +84,7 @@ def theorem1(
       target_sample_weights: ``[m_t]`` or None.
       target_labels: ``[m_t]``, where they are known.
 
-    Returns:
-      A `Theorem1`.
+    Returns: a `Theorem1`.
 
     Example:
       >>> terms = theorem1(np.array([[0.5]]), np.array([1.0]), np.array([[1.0]]), np.array([1.0]))
@@ -111,11 +94,7 @@ def theorem1(
     check_rank("source_votes", source_votes, 2)
     check_rank("target_votes", target_votes, 2)
     check_length("weights", weights, np.shape(source_votes)[1], "voter")
-    if np.shape(source_votes)[1] != np.shape(target_votes)[1]:
-        raise ValueError(
-            f"source_votes and target_votes must be of the same voters; they have {np.shape(source_votes)[1]} and "
-            f"{np.shape(target_votes)[1]} columns"
-        )
+    check_same_dimension("source_votes", source_votes, "target_votes", target_votes, "voters")
     check_labels("source_labels", source_labels, np.shape(source_votes)[0], soft=True)
     check_sample_weights("source_sample_weights", source_sample_weights, np.shape(source_votes)[0])
     check_sample_weights("target_sample_weights", target_sample_weights, np.shape(target_votes)[0])
@@ -152,8 +131,7 @@ def self_label_gap(
       sample_weights: ``[m]`` or None.
       as_printed: whether to take the size outside of the mean.
 
-    Returns:
-      A scalar in [0, 1].
+    Returns: a scalar in [0, 1].
 
     Example:
       >>> labels = np.array([1.0, -1.0])
@@ -201,8 +179,7 @@ def corollary1(
       sample_weights: ``[m]`` or None; the bound is on the risk under them, so it says nothing of points of weight 0.
       as_printed: whether to give the printed form, which bounds nothing.
 
-    Returns:
-      A scalar in [0, 2], 1 or more where the C-bound's precondition E l(x) M(x) > 0 fails.
+    Returns: a scalar in [0, 2], 1 or more where the C-bound's precondition E l(x) M(x) > 0 fails.
 
     Example:
       >>> labels = np.array([1.0, -1.0])

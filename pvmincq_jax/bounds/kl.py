@@ -1,4 +1,4 @@
-"""The divergence of two coins and its inverses, differentiable. The names are part of `pvmincq_jax.pac_bayes`."""
+"""The divergence of two coins and its inverses, differentiable: what the PAC-Bayes bounds are made of."""
 
 import jax
 import jax.numpy as jnp
@@ -34,7 +34,7 @@ def known(inside: Array, value: Array) -> Array:
 
 
 def binary_kl(q: ArrayLike, p: ArrayLike) -> Array:
-    """Divergence between two coins.
+    """Divergence between two coins. Not in the paper.
 
     kl(q || p) = q log(q / p) + (1 - q) log((1 - q) / (1 - p)), with 0 log 0 = 0.
 
@@ -71,7 +71,7 @@ def _half_kl(q: Array, p: Array) -> Array:
 
 
 def kl_inverse_upper(q: ArrayLike, budget: ArrayLike) -> Array:
-    """The largest probability that an observed rate q leaves possible.
+    """The largest probability that an observed rate q leaves possible. Not in the paper.
 
     max {p in [q, 1] : kl(q || p) <= budget}.
 
@@ -86,8 +86,7 @@ def kl_inverse_upper(q: ArrayLike, budget: ArrayLike) -> Array:
       q: rates in [0, 1].
       budget: not negative.
 
-    Returns:
-      Probabilities in [q, 1]; 1 - exp(-budget) at q = 0, and 1 at q = 1.
+    Returns: probabilities in [q, 1]; 1 - exp(-budget) at q = 0, and 1 at q = 1.
 
     Example:
       >>> print(*(f"{p:.4f}" for p in kl_inverse_upper(np.array([0.0, 0.2, 1.0]), 0.1)))
@@ -100,27 +99,21 @@ def kl_inverse_upper(q: ArrayLike, budget: ArrayLike) -> Array:
 
 
 def kl_inverse_lower(q: ArrayLike, budget: ArrayLike) -> Array:
-    """The smallest probability that an observed rate q leaves possible.
+    """The smallest probability that an observed rate q leaves possible. Not in the paper.
 
     min {p in [0, q] : kl(q || p) <= budget} = 1 - max {p in [1 - q, 1] : kl(1 - q || p) <= budget}.
 
-    Derivatives as for `kl_inverse_upper`.
+    Args: q and budget as of `kl_inverse_upper`; so are the derivatives.
 
-    Args:
-      q: rates in [0, 1].
-      budget: not negative.
-
-    Returns:
-      Probabilities in [0, q]; 0 at q = 0, and exp(-budget) at q = 1.
+    Returns: probabilities in [0, q]; 0 at q = 0, and exp(-budget) at q = 1.
 
     Example:
       >>> print(*(f"{p:.4f}" for p in kl_inverse_lower(np.array([0.0, 0.2, 1.0]), 0.1)))
       0.0000 0.0650 0.9048
     """
     check_between("q", q, 0, 1)
-    check_between("budget", budget, 0, np.inf)
-    q, budget = jnp.broadcast_arrays(*floating(q, budget))
-    return known((q >= 0) & (q <= 1) & (budget >= 0), 1 - _kl_inverse(1 - q, budget))
+    q, budget = floating(q, budget)
+    return 1 - kl_inverse_upper(1 - q, budget)
 
 
 @jax.custom_jvp

@@ -1,6 +1,6 @@
 """What is lost when each source point is moved to the mean of several target points, instead of being paired with one.
 
-No counterpart in the paper: its bounds of section 3.3, for averaged pairs. The names are part of `pvmincq_jax.bounds`.
+The bounds of section 3.3, for averaged pairs. Not in the paper.
 """
 
 from typing import NamedTuple
@@ -8,13 +8,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from pvmincq_jax._checks import (
-    check_finite,
-    check_length,
-    check_not_negative,
-    check_positive,
-    check_rank,
-)
+from pvmincq_jax._checks import check_finite, check_length, check_not_negative, check_positive, check_rank
 from pvmincq_jax._types import Array, ArrayLike
 from pvmincq_jax.matching.spread import MatchedSpread
 from pvmincq_jax.voting.cbound import expectation, vote_margin
@@ -42,7 +36,7 @@ class Smoothness(NamedTuple):
 
 
 def rbf_smoothness(gamma: ArrayLike, weights: ArrayLike | None = None) -> Smoothness:
-    """Smoothness of votes over Gaussian kernels.
+    """Smoothness of votes over Gaussian kernels. Not in the paper.
 
     L = sum_j |w_j| sqrt(2 gamma_j / e),    H = sum_j |w_j| 2 gamma_j.
 
@@ -54,8 +48,7 @@ def rbf_smoothness(gamma: ArrayLike, weights: ArrayLike | None = None) -> Smooth
       gamma: above 0: a scalar, or ``[n]``.
       weights: ``[n]``, or None for one voter, or any weights whose sizes sum to at most 1.
 
-    Returns:
-      A `Smoothness`.
+    Returns: a `Smoothness`.
 
     Example:
       >>> smooth = rbf_smoothness(2.0)
@@ -81,15 +74,18 @@ def rbf_smoothness(gamma: ArrayLike, weights: ArrayLike | None = None) -> Smooth
 def eps_h_of_radius(radius: ArrayLike, lipschitz: ArrayLike) -> Array:
     """A bound on eps_H at a radius, before any data: no Lipschitz voter moves farther than this between two points.
 
-    eps_H <= L radius. A moved point is a mean of points within the radius of the original, hence within it too, and
-    the bound covers the pairs of original and moved points as well as those of the matching.
+    eps_H <= L radius, with eps_H of definition 4. A moved point is a mean of points within the radius of the original,
+    hence within it too, and the bound covers pairs of original and moved points as well as those of the matching.
 
     Args:
       radius: above 0.
       lipschitz: of every voter, e.g. that of `rbf_smoothness` without weights.
 
-    Returns:
-      A scalar.
+    Returns: a scalar.
+
+    Example:
+      >>> print(eps_h_of_radius(0.5, rbf_smoothness(2.0).lipschitz).round(4))
+      0.6065
     """
     check_positive("radius", radius)
     check_not_negative("lipschitz", lipschitz)
@@ -97,7 +93,7 @@ def eps_h_of_radius(radius: ArrayLike, lipschitz: ArrayLike) -> Array:
 
 
 def moved_vote_bound(spread: MatchedSpread, smoothness: Smoothness) -> Array:
-    """How far the vote on each moved point is from the mean vote on its matched target points.
+    """How far the vote on each moved point is from the mean vote on its matched target points (not in the paper).
 
     |M(z_s) - mean_t M(x_t)| <= min(L mean_t |x_t - z_s|, H/2 mean_t |x_t - z_s|^2).
 
@@ -105,11 +101,15 @@ def moved_vote_bound(spread: MatchedSpread, smoothness: Smoothness) -> Array:
     0, because z_s is the mean of the x_t. For Gaussian voters it is gamma times the variance.
 
     Args:
-      spread: of the matched points.
+      spread: of the matched points, see `pvmincq_jax.matched_spread`.
       smoothness: of the vote.
 
-    Returns:
-      ``[m_s]``.
+    Returns: ``[m_s]``.
+
+    Example:
+      >>> spread = MatchedSpread(np.zeros((2, 1)), np.ones(2), np.array([1.0, 0.0]), np.array([1.0, 0.0]))
+      >>> print(moved_vote_bound(spread, Smoothness(0.75, 1.0)))
+      [0.5 0. ]
     """
     lipschitz, curvature = (jnp.asarray(value) for value in smoothness)
     return jnp.minimum(_scaled(lipschitz, spread.mean_distance), _scaled(curvature / 2, spread.variance))
@@ -123,18 +123,21 @@ def _scaled(constant: Array, spread: Array) -> Array:
 def moved_gibbs_bound(spread: MatchedSpread, smoothness: Smoothness) -> Array:
     """How far the Gibbs risk on the moved, truly labelled points is from that on the self-labelled target points.
 
+    Section 3.3's first bound for averaged pairs, not in the paper:
     |R_moved(G_Q) - R_T(G_Q)| <= 1/2 mean_s b_s, with b_s of `moved_vote_bound` and the mean under P_s.
 
     The moved sample is (z_s, y_s) with weights P_s, the target sample (x_t, y_s) with weights p_st; or, which is the
     same to a loss that is linear in the label, x_t with its mean label. The two risks differ by
     1/2 mean_s y_s (mean_t M(x_t) - M(z_s)).
 
-    Args:
-      spread: of the matched points.
-      smoothness: of the vote.
+    Args: spread and smoothness, as of `moved_vote_bound`.
 
-    Returns:
-      A scalar.
+    Returns: a scalar.
+
+    Example:
+      >>> spread = MatchedSpread(np.zeros((2, 1)), np.ones(2), np.array([1.0, 0.0]), np.array([1.0, 0.0]))
+      >>> print(moved_gibbs_bound(spread, Smoothness(0.75, 1.0)))
+      0.125
     """
     return expectation(moved_vote_bound(spread, smoothness), spread.weights) / 2
 
@@ -144,6 +147,7 @@ def moved_disagreement_bound(
 ) -> Array:
     """How far the voters' disagreement on the moved points is from that on the matched target points.
 
+    Section 3.3's second bound for averaged pairs, not in the paper:
     dis_Q(moved, T) <= mean_s (2 |M(z_s)| b_s + L^2 mean_t |x_t - z_s|^2), with b_s of `moved_vote_bound`.
 
     On each source point, mean_t M(x_t)^2 - M(z)^2 = 2 M(z) (mean_t M(x_t) - M(z)) + mean_t (M(x_t) - M(z))^2. The first
@@ -155,8 +159,12 @@ def moved_disagreement_bound(
       weights: ``[n]``.
       smoothness: of the vote.
 
-    Returns:
-      A scalar.
+    Returns: a scalar.
+
+    Example:
+      >>> spread = MatchedSpread(np.zeros((2, 1)), np.ones(2), np.array([1.0, 0.0]), np.array([1.0, 0.0]))
+      >>> print(moved_disagreement_bound(spread, np.array([[0.5], [0.5]]), np.array([1.0]), Smoothness(1.0, 1.0)))
+      0.75
     """
     margin = vote_margin(moved_votes, weights)
     check_length("moved_votes", margin, spread.weights.shape[0], "source point")

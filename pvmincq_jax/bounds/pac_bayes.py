@@ -1,8 +1,13 @@
 """PAC-Bayes bounds on the risk of a majority vote, from what a sample says of it (Germain et al., JMLR 2015).
 
 With probability at least 1 - delta over samples of m independent examples, the bounds hold for all posteriors Q at
-once, for voters fixed before the sample was drawn and votes in [-1, 1]. ``kl`` is the divergence KL(Q || P) from a
-prior fixed beforehand too. Kernels centred on the sample itself break that precondition: centre them on other points.
+once, for voters fixed before the sample was drawn and votes in [-1, 1]. Kernels centred on the sample itself break that
+precondition: centre them on other points. They are not in the paper, which refers to them (section 2.3). Everywhere
+
+- ``gibbs_risk``, ``disagreement`` and ``joint_error`` are those of the vote on the sample
+- ``m`` is the size of the sample, at least 1
+- ``kl`` is the divergence KL(Q || P) from a prior P fixed beforehand, at least 0
+- ``delta`` is the probability that the bound fails, in (0, 1)
 
 Every function works elementwise on arrays that broadcast. Values that are out of range raise a ValueError, or give NaN
 where they are traced.
@@ -12,26 +17,17 @@ References:
   learning algorithm. JMLR 16, 2015.
 """
 
+from collections.abc import Callable
+
 import jax.numpy as jnp
 import numpy as np
 
 from pvmincq_jax._checks import check_finite, check_rank, is_traced
 from pvmincq_jax._types import Array, ArrayLike
-from pvmincq_jax.bounds.kl import (
-    _half_kl,
-    binary_kl,
-    check_between,
-    floating,
-    kl_inverse_lower,
-    kl_inverse_upper,
-    known,
-)
+from pvmincq_jax.bounds.kl import binary_kl, check_between, floating, kl_inverse_lower, kl_inverse_upper, known
 from pvmincq_jax.bounds.worst_pair import worst_c_bound
 
 __all__ = [
-    "binary_kl",
-    "kl_inverse_lower",
-    "kl_inverse_upper",
     "pac_bayes_disagreement",
     "pac_bayes_gibbs_risk",
     "pac_bayes_joint_error",
@@ -76,7 +72,7 @@ def _pair_inside(risk: Array, disagreement: Array) -> Array:
 
 
 def pac_bayes_xi(m: ArrayLike) -> Array:
-    """The constant of the kl bounds, between sqrt(m) and 2 sqrt(m), which other texts put in its place.
+    """The constant of the kl bounds, between sqrt(m) and 2 sqrt(m). Not in the paper.
 
     xi(m) = sum_{k=0}^m C(m, k) (k/m)^k (1 - k/m)^(m-k).
 
@@ -87,8 +83,7 @@ def pac_bayes_xi(m: ArrayLike) -> Array:
     Args:
       m: sample sizes, at least 1.
 
-    Returns:
-      xi(m), elementwise.
+    Returns: xi(m), elementwise.
 
     Example:
       >>> print(*(f"{xi:.3f}" for xi in pac_bayes_xi(np.array([1, 2, 1000]))))
@@ -106,85 +101,79 @@ def pac_bayes_xi(m: ArrayLike) -> Array:
 
 
 def pac_bayes_gibbs_risk(gibbs_risk: ArrayLike, m: ArrayLike, kl: ArrayLike, delta: ArrayLike = 0.05) -> Array:
-    """Upper bound on the true Gibbs risk r, from its value on the sample r_S.
+    """Upper bound on the true Gibbs risk r, from its value on the sample r_S. Not in the paper.
 
     kl(r_S || r) <= (KL(Q || P) + log(xi(m) / delta)) / m.
 
-    Args:
-      gibbs_risk: on the sample, in [0, 1].
-      m: size of the sample.
-      kl: KL(Q || P).
-      delta: probability that the bound fails.
+    Args: gibbs_risk in [0, 1], m, kl and delta, as at the top of this module.
 
-    Returns:
-      A probability; increasing in the risk and in kl, decreasing in m and in delta.
+    Returns: a probability; increasing in the risk and in kl, decreasing in m and in delta.
+
+    Example:
+      >>> print(f"{pac_bayes_gibbs_risk(0.2, 1000, 2.0):.4f}")
+      0.2560
     """
     check_between("gibbs_risk", gibbs_risk, 0, 1)
+    return _inverted(kl_inverse_upper, gibbs_risk, 1, m, kl, delta)
+
+
+def _inverted(
+    inverse: Callable[[Array, Array], Array],
+    rate: ArrayLike,
+    voters: int,
+    m: ArrayLike,
+    kl: ArrayLike,
+    delta: ArrayLike,
+) -> Array:
+    """What kl(rate || p) <= (voters KL(Q || P) + log(xi(m) / delta)) / m leaves possible of p."""
     _check_sample(m, kl, delta)
-    gibbs_risk, m, kl, delta = floating(gibbs_risk, m, kl, delta)
-    return known(
-        _sample_inside(m, kl, delta), kl_inverse_upper(gibbs_risk, (kl + jnp.log(pac_bayes_xi(m) / delta)) / m)
-    )
+    rate, m, kl, delta = floating(rate, m, kl, delta)
+    return known(_sample_inside(m, kl, delta), inverse(rate, (voters * kl + jnp.log(pac_bayes_xi(m) / delta)) / m))
 
 
 def pac_bayes_disagreement(disagreement: ArrayLike, m: ArrayLike, kl: ArrayLike, delta: ArrayLike = 0.05) -> Array:
-    """Lower bound on the true expected disagreement d, from its value on the sample d_S. No label is needed.
+    """Lower bound on the true expected disagreement d, from its value d_S on a sample without labels.
 
     kl(d_S || d) <= (2 KL(Q || P) + log(xi(m) / delta)) / m: a pair of voters is drawn from Q x Q, whose divergence
-    from P x P is twice that of Q from P.
+    from P x P is twice that of Q from P. Not in the paper.
 
-    Args:
-      disagreement: on the sample, in [0, 1/2].
-      m: size of the sample.
-      kl: KL(Q || P).
-      delta: probability that the bound fails.
+    Args: disagreement in [0, 1/2], m, kl and delta, as at the top of this module.
 
-    Returns:
-      A probability; increasing in the disagreement, m and delta, decreasing in kl.
+    Returns: a probability; increasing in the disagreement, m and delta, decreasing in kl.
+
+    Example:
+      >>> print(f"{pac_bayes_disagreement(0.3, 1000, 2.0):.4f}")
+      0.2361
     """
     check_between("disagreement", disagreement, 0, 0.5)
-    _check_sample(m, kl, delta)
-    disagreement, m, kl, delta = floating(disagreement, m, kl, delta)
-    return known(
-        _sample_inside(m, kl, delta), kl_inverse_lower(disagreement, (2 * kl + jnp.log(pac_bayes_xi(m) / delta)) / m)
-    )
+    return _inverted(kl_inverse_lower, disagreement, 2, m, kl, delta)
 
 
 def pac_bayes_joint_error(joint_error: ArrayLike, m: ArrayLike, kl: ArrayLike, delta: ArrayLike = 0.05) -> Array:
     """Upper bound on the true joint error e, how often two voters of Q err together, from its value on the sample e_S.
 
-    kl(e_S || e) <= (2 KL(Q || P) + log(xi(m) / delta)) / m, where e = R(G_Q) - d_Q / 2.
+    kl(e_S || e) <= (2 KL(Q || P) + log(xi(m) / delta)) / m, where e = R(G_Q) - d_Q / 2. Not in the paper.
 
-    Args:
-      joint_error: on the sample, in [0, 1].
-      m: size of the sample.
-      kl: KL(Q || P).
-      delta: probability that the bound fails.
+    Args: joint_error in [0, 1], m, kl and delta, as at the top of this module.
 
-    Returns:
-      A probability; increasing in the joint error and in kl, decreasing in m and in delta.
+    Returns: a probability; increasing in the joint error and in kl, decreasing in m and in delta.
+
+    Example:
+      >>> print(f"{pac_bayes_joint_error(0.1, 1000, 2.0):.4f}")
+      0.1495
     """
     check_between("joint_error", joint_error, 0, 1)
-    _check_sample(m, kl, delta)
-    joint_error, m, kl, delta = floating(joint_error, m, kl, delta)
-    return known(
-        _sample_inside(m, kl, delta), kl_inverse_upper(joint_error, (2 * kl + jnp.log(pac_bayes_xi(m) / delta)) / m)
-    )
+    return _inverted(kl_inverse_upper, joint_error, 2, m, kl, delta)
 
 
 def pac_bound_0(gibbs_risk: ArrayLike, m: ArrayLike, kl: ArrayLike, delta: ArrayLike = 0.05) -> Array:
-    """PAC-Bound 0: the vote errs at most twice as often as the Gibbs classifier.
+    """PAC-Bound 0: the vote errs at most twice as often as the Gibbs classifier (equation 2).
 
     R(B_Q) <= 2 min(1/2, r), with r from `pac_bayes_gibbs_risk`.
 
-    Args:
-      gibbs_risk: on the sample, in [0, 1].
-      m: size of the sample.
-      kl: KL(Q || P).
-      delta: probability that the bound fails.
+    Args: gibbs_risk in [0, 1], m, kl and delta, as at the top of this module.
 
-    Returns:
-      A bound in [0, 1]; increasing in the risk and in kl, decreasing in m and in delta.
+    Returns: a bound in [0, 1]; increasing in the risk and in kl, decreasing in m and in delta.
 
     Example:
       >>> print(f"{pac_bound_0(0.2, 1000, 2.0):.4f}")
@@ -202,22 +191,18 @@ def pac_bound_1(
     *,
     disagreement_m: ArrayLike | None = None,
 ) -> Array:
-    """PAC-Bound 1: the C-bound on the worst Gibbs risk and the worst disagreement, each bounded with delta / 2.
+    """PAC-Bound 1: the C-bound (theorem 2) on the worst Gibbs risk and disagreement, each bounded with delta / 2.
 
     R(B_Q) <= 1 - (1 - 2 min(1/2, r))^2 / (1 - 2 d), with r from `pac_bayes_gibbs_risk` and d from
     `pac_bayes_disagreement`.
 
     Args:
-      gibbs_risk: on the sample, in [0, 1].
-      disagreement: on the sample, in [0, 1/2].
-      m: size of the sample.
-      kl: KL(Q || P).
-      delta: probability that the bound fails.
+      gibbs_risk: this and m, kl and delta as at the top of this module.
+      disagreement: in [0, 1/2].
       disagreement_m: size of the sample, labelled or not, on which the disagreement was taken, if another (this is
         PAC-Bound 1').
 
-    Returns:
-      A bound in [0, 1]; increasing in the risk and in kl, decreasing in the disagreement, m and delta.
+    Returns: a bound in [0, 1]; increasing in the risk and in kl, decreasing in the disagreement, m and delta.
 
     Example:
       >>> print(f"{pac_bound_1(0.2, 0.3, 1000, 2.0):.4f}")
@@ -244,7 +229,7 @@ def pac_bound_1(
 def pac_bound_2(
     gibbs_risk: ArrayLike, disagreement: ArrayLike, m: ArrayLike, kl: ArrayLike, delta: ArrayLike = 0.05
 ) -> Array:
-    """PAC-Bound 2: the worst C-bound over disagreement d and joint error e, bounded together.
+    """PAC-Bound 2: the worst C-bound (theorem 2) over disagreement d and joint error e, bounded together.
 
     R(B_Q) <= sup 1 - (1 - 2e - d)^2 / (1 - 2d), over all (d, e) of a vote of Gibbs risk e + d/2 < 1/2 for which
 
@@ -253,12 +238,7 @@ def pac_bound_2(
     the divergence between distributions on three events: voters disagree, err together, are right together. If some
     such pair reaches a Gibbs risk of 1/2, the bound is 1.
 
-    Args:
-      gibbs_risk: on the sample, in [0, 1].
-      disagreement: on the sample, in [0, 1/2].
-      m: size of the sample.
-      kl: KL(Q || P).
-      delta: probability that the bound fails.
+    Args: gibbs_risk in [0, 1], disagreement in [0, 1/2], m, kl and delta, as at the top of this module.
 
     Returns:
       A bound in [0, 1]; increasing in the risk and in kl, decreasing in the disagreement, m and delta. First
@@ -267,8 +247,6 @@ def pac_bound_2(
     Example:
       >>> print(f"{pac_bound_2(0.2, 0.3, 1000, 2.0):.5f}")
       0.36044
-
-    The authors' program prints 0.360433 there: its search stops short of the edge of the region by its tolerance.
     """
     _check_pair(gibbs_risk, disagreement)
     _check_sample(m, kl, delta)
@@ -279,7 +257,7 @@ def pac_bound_2(
 
 
 def quasi_uniform_kl(weights: ArrayLike) -> Array:
-    """KL(Q || P) of the posterior that MinCq's signed weights stand for, from the uniform prior on its 2n voters.
+    """KL(Q || P) of the posterior of MinCq's signed weights (Algorithm 1), from the uniform prior on its 2n voters.
 
     Voter h_j has mass (1/n + w_j) / 2 and its complement -h_j has (1/n - w_j) / 2, so that
 
@@ -288,8 +266,7 @@ def quasi_uniform_kl(weights: ArrayLike) -> Array:
     Args:
       weights: ``[n]``, each in [-1/n, 1/n].
 
-    Returns:
-      A scalar; NaN for traced weights outside the box.
+    Returns: a scalar; NaN for traced weights outside the box.
 
     Example:
       >>> print(f"{quasi_uniform_kl(np.array([0.5, -0.5])):.4f} {quasi_uniform_kl(np.array([0.0, 0.0])):.4f}")
@@ -307,5 +284,4 @@ def quasi_uniform_kl(weights: ArrayLike) -> Array:
     scaled = scaled * n
     # A solver may leave the box by rounding.
     mass = (1 + jnp.clip(scaled, -1.0, 1.0)) / 2
-    half = jnp.full_like(mass, 0.5)
-    return jnp.mean(known(jnp.abs(scaled) <= 1 + _ROUNDING, _half_kl(mass, half) + _half_kl(1 - mass, half)))
+    return jnp.mean(known(jnp.abs(scaled) <= 1 + _ROUNDING, binary_kl(mass, 0.5)))

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pvmincq_jax._checks import check_positive, check_rank
+from pvmincq_jax._checks import check_numbers, check_positive, check_rank
 from pvmincq_jax._types import ArrayLike, RadiusUnit
 from pvmincq_jax.matching.matching import pv_of
 from pvmincq_jax.matching.radii import path_lengths
@@ -39,7 +39,7 @@ class PVCurve(NamedTuple):
 
 
 def pv_curve(source: ArrayLike | None, target: ArrayLike | None, *, metric: Metric = "euclidean") -> PVCurve:
-    """Every step of the perturbed variation as the radius grows.
+    """Every step of the perturbed variation as the radius grows (Algorithm 2 at every radius).
 
     One matching grows: unmatched points of the smaller sample keep a forest of alternating paths, and the
     shortest edge that leaves the forest either extends it or completes a path, which is a step of PV at that length.
@@ -69,7 +69,7 @@ def pv_curve(source: ArrayLike | None, target: ArrayLike | None, *, metric: Metr
 def bottleneck_radius(
     source: ArrayLike | None, target: ArrayLike | None, pv: float = 0.0, *, metric: Metric = "euclidean"
 ) -> float:
-    """The smallest radius whose perturbed variation is at most ``pv``.
+    """The smallest radius whose perturbed variation is at most ``pv`` (not in the paper).
 
     With samples of different sizes PV cannot reach 0; ``pv=0`` then asks for the smallest radius that matches the whole
     smaller sample, and any other value below the smallest PV is an error.
@@ -89,7 +89,7 @@ def bottleneck_radius(
       2.0
     """
     space = make_space(source, target, metric)
-    if np.ndim(pv) != 0 or not 0 <= pv < 1:
+    if check_numbers("pv", pv).ndim != 0 or not 0 <= pv < 1:
         raise ValueError(f"pv must be one number in [0, 1); it is {pv}")
     least = _pv_of_pairs(space)[-1]
     if 0 < pv < least:
@@ -107,7 +107,7 @@ def grid_radii(
     unit: RadiusUnit,
     metric: Metric = "euclidean",
 ) -> np.ndarray:
-    """Absolute radii from levels of PV, fractions of the bottleneck radius, or absolute radii.
+    """Absolute radii from levels of PV, fractions of the bottleneck radius, or absolute radii (not in the paper).
 
     Args:
       source: ``[m_s, d]``.
@@ -124,7 +124,7 @@ def grid_radii(
       >>> grid_radii(np.array([[0.0], [1.0]]), np.array([[1.5], [3.0]]), [0.0, 0.5], "pv")
       array([0.5, 2. ])
     """
-    values = np.asarray(radii, float)
+    values = np.asarray(check_numbers("radii", radii), float)
     check_rank("radii", values, 1)
     if not values.size:
         raise ValueError("radii is empty")

@@ -154,7 +154,7 @@ def perturbed_variation(
 
 
 def draw_matchings(graph: RadiusGraph, draws: int, *, seed: int = 0) -> MatchingDraws:
-    """Draws several maximum matchings of one graph, far cheaper than one at a time.
+    """Draws several maximum matchings of one graph, far cheaper than one at a time (Algorithm 2, step 2).
 
     The graph is shared, the draws go through the same array operations side by side, on all cores, and only the
     first has to prove that it is maximum. The first is the matching of `match` with the same seed; more draws add to

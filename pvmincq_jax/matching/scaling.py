@@ -45,8 +45,7 @@ def radius_affinity(source: ArrayLike, target: ArrayLike, radius: ArrayLike, sof
       radius: above 0.
       softness: not negative; 0 for the graph itself, which has no derivative.
 
-    Returns:
-      ``[m_s, m_t]`` in [0, 1].
+    Returns: ``[m_s, m_t]`` in [0, 1].
 
     Example:
       >>> print(radius_affinity(np.array([[0.0]]), np.array([[1.0], [2.0]]), 1.5))
@@ -67,7 +66,7 @@ def radius_affinity(source: ArrayLike, target: ArrayLike, radius: ArrayLike, sof
 
 
 def scaled_matching(affinity: ArrayLike, pairs: ArrayLike, *, iterations: int = 500) -> ScaledMatching:
-    """Scales a matrix to a fractional matching of so many pairs.
+    """Scales a matrix to a fractional matching of so many pairs. Not in the paper.
 
     p_st = u_s a_st v_t with sum_t p_st + u_s b = 1, sum_s p_st + v_t c = 1 and sum_st p_st = pairs.
 
@@ -79,8 +78,7 @@ def scaled_matching(affinity: ArrayLike, pairs: ArrayLike, *, iterations: int = 
       pairs: of a maximum matching of the entries above 0, or fewer, e.g. (1 - PV) m for samples of one size m.
       iterations: of Sinkhorn's; pairs that no maximum matching holds fade like one over this number.
 
-    Returns:
-      A `ScaledMatching`. More pairs than a matching can have show as an error that does not vanish.
+    Returns: a `ScaledMatching`. More pairs than a matching can have show as an error that does not vanish.
 
     Example:
       >>> scaled = scaled_matching(np.array([[1.0, 1.0, 0.0], [1.0, 1.0, 1.0], [0.0, 1.0, 1.0]]), 3)
@@ -140,7 +138,7 @@ def scaled_transport(
     pairs: ArrayLike | None = None,
     iterations: int = 500,
 ) -> ScaledTransport:
-    """Moves each source point to the mean of the target points under the plan of largest entropy.
+    """Moves each source point to the mean of the target points under the plan of largest entropy. Not in the paper.
 
     z_s = sum_t p_st x_t / P_s, with p of `scaled_matching` on `radius_affinity`.
 
@@ -155,8 +153,7 @@ def scaled_transport(
         from the bottleneck radius on.
       iterations: see `scaled_matching`.
 
-    Returns:
-      A `ScaledTransport`. A source point without any weight is moved to the origin and has weight 0.
+    Returns: a `ScaledTransport`. A source point without any weight is moved to the origin and has weight 0.
 
     Example:
       >>> found = scaled_transport(np.array([[0.0], [9.0]]), np.array([[9.5], [1.0]]), 2.0)

@@ -41,14 +41,13 @@ def _source_size(source: ArrayLike | None, metric: Metric) -> int:
 
 
 def carry_labels(draws: MatchingDraws, source_labels: ArrayLike) -> SelfLabels:
-    """Carries labels over matchings that are already drawn.
+    """Carries labels over matchings that are already drawn (section 3.2, Algorithm 3 step 2).
 
     Args:
       draws: of `pvmincq_jax.draw_matchings`.
       source_labels: ``[m_s]`` in {-1, +1}.
 
-    Returns:
-      `SelfLabels`: the label of a target point is the mean over the draws that match it, its weight their share.
+    Returns: `SelfLabels`: the label of a target point is the mean over the draws that match it, its weight their share.
 
     Example:
       >>> carry_labels(MatchingDraws(np.array([[0, -1], [1, -1]]), 0.5, 2), np.array([1, -1])).labels
@@ -91,8 +90,7 @@ def self_label(
       seed: a non-negative integer.
       metric: see `pvmincq_jax.match`.
 
-    Returns:
-      `SelfLabels`. It is an error if no pair is within the radius.
+    Returns: `SelfLabels`. It is an error if no pair is within the radius.
 
     Example:
       >>> found = self_label(np.array([[0.0], [1.0]]), np.array([1, -1]), np.array([[1.1], [0.2], [7.0]]), 0.3)

@@ -40,7 +40,7 @@ class SoftMatching(NamedTuple):
 def soft_matching(
     source: ArrayLike, target: ArrayLike, radius: ArrayLike, temperature: ArrayLike, iterations: int = 60
 ) -> SoftMatching:
-    """A smooth counterpart of a maximum matching of the radius graph.
+    """A smooth counterpart of a maximum matching of the radius graph (Algorithm 2). Not in the paper.
 
     The size of a maximum matching is the value of a linear program, max sum_st P_st e_st over P >= 0 whose rows and
     columns sum to at most 1, with e_st = 1 where |x_s - x_t| <= radius and 0 elsewhere. Two things make it smooth. The
@@ -61,8 +61,7 @@ def soft_matching(
       iterations: of Sinkhorn; more are needed at low temperatures. Derivatives go through them, so that they are those
         of the value returned, converged or not.
 
-    Returns:
-      A `SoftMatching`; it keeps the sums of rows and columns at any number of iterations.
+    Returns: a `SoftMatching`; it keeps the sums of rows and columns at any number of iterations.
 
     Example:
       >>> points = np.array([[0.0], [1.0]])
@@ -99,7 +98,7 @@ def _soft_matching(source: Array, target: Array, radius: Array, temperature: Arr
 def soft_pv(
     source: ArrayLike, target: ArrayLike, radius: ArrayLike, temperature: ArrayLike, iterations: int = 60
 ) -> Array:
-    """A smooth surrogate of the perturbed variation, which it tends to as the temperature goes to 0.
+    """A smooth surrogate of the perturbed variation (Algorithm 2), its limit at temperature 0. Not in the paper.
 
     1 - 1/2 (1 / m_s + 1 / m_t) sum_st P_st e_st, see `soft_matching`. Pairs near the radius count in part, so that it
     is above `pvmincq_jax.perturbed_variation` as a rule, and the more so the higher the temperature.
@@ -111,8 +110,7 @@ def soft_pv(
       temperature: above 0.
       iterations: see `soft_matching`.
 
-    Returns:
-      A scalar in [0, 1], differentiable in the points, the radius and the temperature.
+    Returns: a scalar in [0, 1], differentiable in the points, the radius and the temperature.
 
     Example:
       >>> source, target = np.array([[0.0], [1.0]]), np.array([[0.1], [5.0]])
@@ -123,7 +121,7 @@ def soft_pv(
 
 
 def soft_eps_h(source_votes: ArrayLike, target_votes: ArrayLike, pair_weights: ArrayLike) -> Array:
-    """How far voters move between the points of softly matched pairs: eps_H with a mean for the maximum.
+    """How far voters move between softly matched points: eps_H (definition 4) with a mean for the maximum.
 
     (sum_st W_st mean_j (h_j(x_s) - h_j(x_t))^2 / sum_st W_st)^(1/2), which is at most `pvmincq_jax.eps_h` of all pairs
     of weight above 0.
@@ -133,8 +131,7 @@ def soft_eps_h(source_votes: ArrayLike, target_votes: ArrayLike, pair_weights: A
       target_votes: ``[m_t, n]``.
       pair_weights: W ``[m_s, m_t]``, not negative.
 
-    Returns:
-      A scalar; 0, with derivative 0, if no pair has any weight.
+    Returns: a scalar; 0, with derivative 0, if no pair has any weight.
 
     Example:
       >>> print(soft_eps_h(np.array([[0.5, 1.0]]), np.array([[0.5, 0.0], [9.0, 9.0]]), np.array([[1.0, 0.0]])).round(3))

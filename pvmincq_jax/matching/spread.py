@@ -38,7 +38,7 @@ class MatchedSpread(NamedTuple):
 def matched_spread(
     target: ArrayLike, source_index: ArrayLike, target_index: ArrayLike, pair_weights: ArrayLike, size: int
 ) -> MatchedSpread:
-    """Moves each source point to the mean of its matched target points, and measures how far these are spread.
+    """Moves each source point to the mean of its matched target points, and measures their spread. Not in the paper.
 
     z_s = sum_t p_st x_t / P_s with P_s = sum_t p_st, and the means of |x_t - z_s| and |x_t - z_s|^2 under p_st / P_s.
 
@@ -49,8 +49,7 @@ def matched_spread(
       pair_weights: p, ``[k]``, not negative.
       size: m_s, the number of source points.
 
-    Returns:
-      A `MatchedSpread`, differentiable in the target points and the pair weights.
+    Returns: a `MatchedSpread`, differentiable in the target points and the pair weights.
 
     Example:
       >>> target = np.array([[0.0], [2.0], [5.0]])

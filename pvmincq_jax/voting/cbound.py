@@ -34,20 +34,21 @@ __all__ = [
 
 
 def vote_margin(votes: ArrayLike, weights: ArrayLike) -> Array:
-    """The expected vote of each point, whose sign is the majority vote B_Q(x).
+    """The expected vote of each point, whose sign is the majority vote B_Q(x) (definitions 1 and 2).
 
     E_{h~Q} h(x) = sum_j w_j h_j(x).
 
-    Args:
-      votes: ``[m, n]``.
-      weights: ``[n]``.
+    Args: votes ``[m, n]``, weights ``[n]``.
 
-    Returns:
-      ``[m]``. Times the label, this is the Q-margin of the example.
+    Returns: ``[m]``. Times the label, this is the Q-margin of the example.
+
+    Example:
+      >>> print(vote_margin(np.array([[1.0, 0.5], [-0.5, 0.0]]), np.array([0.5, 0.5])))
+      [ 0.75 -0.25]
     """
     check_rank("votes", votes, 2)
     check_finite("votes", votes)
-    check_length("weights", weights, jnp.shape(votes)[1], "voter")
+    check_length("weights", weights, np.shape(votes)[1], "voter")
     return jnp.asarray(votes) @ jnp.asarray(weights)
 
 
@@ -65,42 +66,42 @@ def expectation(values: Array, sample_weights: ArrayLike | None) -> Array:
 def _known(labels: ArrayLike, margin: Array) -> Array:
     """The labels, one per margin, NaN where they are outside [-1, 1]."""
     check_labels("labels", labels, margin.shape[0], soft=True)
-    labels = jnp.asarray(labels, jnp.result_type(labels, margin))
+    labels = jnp.asarray(labels)
+    labels = labels.astype(jnp.result_type(labels, margin))
     return jnp.where(jnp.abs(labels) <= 1, labels, jnp.nan)
 
 
 def first_moment(
     votes: ArrayLike, labels: ArrayLike, weights: ArrayLike, *, sample_weights: ArrayLike | None = None
 ) -> Array:
-    """First moment of the Q-margin, the root of the C-bound's numerator.
+    """First moment of the Q-margin, the root of the C-bound's numerator (theorem 2).
 
     E_{(x,y)} y E_{h~Q} h(x).
 
-    Args:
-      votes: ``[m, n]``.
-      labels: ``[m]``.
-      weights: ``[n]``.
-      sample_weights: ``[m]`` or None.
+    Args: votes ``[m, n]``, labels ``[m]``, weights ``[n]``, sample_weights ``[m]`` or None for equal ones.
 
-    Returns:
-      A scalar.
+    Returns: a scalar.
+
+    Example:
+      >>> print(first_moment(np.array([[1.0, 0.5], [-0.5, 0.0]]), np.array([1.0, -1.0]), np.array([0.5, 0.5])))
+      0.5
     """
     margin = vote_margin(votes, weights)
     return expectation(_known(labels, margin) * margin, sample_weights)
 
 
 def second_moment(votes: ArrayLike, weights: ArrayLike, *, sample_weights: ArrayLike | None = None) -> Array:
-    """Second moment of the Q-margin, the C-bound's denominator; the lower, the more the voters disagree.
+    """Second moment of the Q-margin, the C-bound's denominator (theorem 2): the lower, the more voters disagree.
 
     E_{(h,h')~Q^2} E_x h(x) h'(x) = E_x (E_{h~Q} h(x))^2.
 
-    Args:
-      votes: ``[m, n]``.
-      weights: ``[n]``.
-      sample_weights: ``[m]`` or None.
+    Args: votes ``[m, n]``, weights ``[n]``, sample_weights ``[m]`` or None for equal ones.
 
-    Returns:
-      A scalar.
+    Returns: a scalar.
+
+    Example:
+      >>> print(second_moment(np.array([[1.0, 0.5], [-0.5, 0.0]]), np.array([0.5, 0.5])))
+      0.3125
     """
     return expectation(vote_margin(votes, weights) ** 2, sample_weights)
 
@@ -112,14 +113,13 @@ def gibbs_risk(
 
     R(G_Q) = 1/2 (1 - E_{(x,y)} E_{h~Q} y h(x)).
 
-    Args:
-      votes: ``[m, n]``.
-      labels: ``[m]``.
-      weights: ``[n]``.
-      sample_weights: ``[m]`` or None.
+    Args: votes ``[m, n]``, labels ``[m]``, weights ``[n]``, sample_weights ``[m]`` or None for equal ones.
 
-    Returns:
-      A scalar.
+    Returns: a scalar.
+
+    Example:
+      >>> print(gibbs_risk(np.array([[1.0, 0.5], [-0.5, 0.0]]), np.array([1.0, -1.0]), np.array([0.5, 0.5])))
+      0.25
     """
     return (1 - first_moment(votes, labels, weights, sample_weights=sample_weights)) / 2
 
@@ -127,18 +127,13 @@ def gibbs_risk(
 def vote_risk(
     votes: ArrayLike, labels: ArrayLike, weights: ArrayLike, *, sample_weights: ArrayLike | None = None
 ) -> Array:
-    """Risk of the majority vote; a margin of 0 is an error.
+    """Risk of the majority vote (definition 1); a margin of 0 is an error.
 
     R(B_Q) = P_{(x,y)} (y E_{h~Q} h(x) <= 0). A soft label y counts as +1 with probability (1 + y) / 2.
 
-    Args:
-      votes: ``[m, n]``.
-      labels: ``[m]``.
-      weights: ``[n]``.
-      sample_weights: ``[m]`` or None.
+    Args: votes ``[m, n]``, labels ``[m]``, weights ``[n]``, sample_weights ``[m]`` or None for equal ones.
 
-    Returns:
-      A scalar in [0, 1]; piecewise constant in the weights.
+    Returns: a scalar in [0, 1]; piecewise constant in the weights.
 
     Example:
       >>> votes, labels = jnp.array([[1.0], [-1.0], [0.0]]), jnp.array([1.0, 1.0, 1.0])
@@ -181,14 +176,9 @@ def c_bound_terms(
 ) -> CBound:
     """The C-bound together with both moments and its precondition (theorem 2).
 
-    Args:
-      votes: ``[m, n]``.
-      labels: ``[m]``.
-      weights: ``[n]``.
-      sample_weights: ``[m]`` or None.
+    Args: votes ``[m, n]``, labels ``[m]``, weights ``[n]``, sample_weights ``[m]`` or None for equal ones.
 
-    Returns:
-      A `CBound`.
+    Returns: a `CBound`.
 
     Example:
       >>> bound = c_bound_terms(jnp.array([[1.0], [0.5]]), jnp.array([1.0, 1.0]), jnp.array([-1.0]))
@@ -217,30 +207,29 @@ def c_bound(
     Where it is not, the theorem says nothing and the value is 1, the trivial bound, with gradient 0;
     `c_bound_terms` tells the two cases apart.
 
-    Args:
-      votes: ``[m, n]``.
-      labels: ``[m]``.
-      weights: ``[n]``, of any scale.
-      sample_weights: ``[m]`` or None.
+    Args: votes ``[m, n]``, labels ``[m]``, weights ``[n]`` of any scale, sample_weights ``[m]`` or None.
 
-    Returns:
-      A scalar in [0, 1].
+    Returns: a scalar in [0, 1].
+
+    Example:
+      >>> print(c_bound(np.array([[1.0, 0.5], [-0.5, 0.0]]), np.array([1.0, -1.0]), np.array([0.5, 0.5])).round(3))
+      0.2
     """
     return c_bound_terms(votes, labels, weights, sample_weights=sample_weights).value
 
 
 def expected_disagreement(votes: ArrayLike, weights: ArrayLike, *, sample_weights: ArrayLike | None = None) -> Array:
-    """How often two voters drawn from Q disagree, under the linear loss.
+    """How often two voters drawn from Q disagree, under the linear loss: theorem 2's denominator as a rate.
 
     d_Q = 1/2 (1 - E_{(h,h')~Q^2} E_x h(x) h'(x)); for votes in {-1, +1} the probability of disagreement.
 
-    Args:
-      votes: ``[m, n]``.
-      weights: ``[n]``.
-      sample_weights: ``[m]`` or None.
+    Args: votes ``[m, n]``, weights ``[n]``, sample_weights ``[m]`` or None for equal ones.
 
-    Returns:
-      A scalar.
+    Returns: a scalar.
+
+    Example:
+      >>> print(expected_disagreement(np.array([[1.0, -1.0], [1.0, 1.0]]), np.array([0.5, 0.5])))
+      0.25
     """
     return (1 - second_moment(votes, weights, sample_weights=sample_weights)) / 2
 
@@ -264,8 +253,11 @@ def domain_disagreement(
       source_sample_weights: ``[m_s]`` or None.
       target_sample_weights: ``[m_t]`` or None.
 
-    Returns:
-      A scalar.
+    Returns: a scalar.
+
+    Example:
+      >>> print(domain_disagreement(np.array([[1.0, 1.0]]), np.array([[1.0, -1.0]]), np.array([0.5, 0.5])))
+      1.0
     """
     target = second_moment(target_votes, weights, sample_weights=target_sample_weights)
     return jnp.abs(target - second_moment(source_votes, weights, sample_weights=source_sample_weights))

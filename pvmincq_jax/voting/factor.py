@@ -42,7 +42,7 @@ class VoteFactor(NamedTuple):
 
 def floating_dtype(votes: ArrayLike) -> np.dtype:
     """The dtype of the votes if it is floating, else the default one; as JAX's configuration allows it."""
-    dtype = jax.dtypes.canonicalize_dtype(jnp.result_type(votes))
+    dtype = jax.dtypes.canonicalize_dtype(getattr(votes, "dtype", float))
     return np.dtype(dtype if jnp.issubdtype(dtype, jnp.floating) else jnp.result_type(float))
 
 
@@ -69,8 +69,7 @@ def ladder_rank(rank: int) -> int:
     Args:
       rank: at least 1.
 
-    Returns:
-      One of 32, 56, 80, 112, 160, 240, 320, 400, ...
+    Returns: one of 32, 56, 80, 112, 160, 240, 320, 400, ...
 
     Example:
       >>> ladder_rank(44), ladder_rank(52), ladder_rank(300)
@@ -96,7 +95,7 @@ def vote_factor(
     tolerance: float | None = None,
     rank: int | None = None,
 ) -> VoteFactor:
-    """Factors the votes once, for all margins, labels, folds and sample weights to come.
+    """Factors the votes once, for all margins, labels, folds and sample weights to come (not in the paper).
 
     Gaussian votes have a low numerical rank r, and `mincq` costs O(n r^2) a step. The rank of concrete votes is
     measured, also of those that a jitted function captures. Traced votes have no numbers yet: their rank is ``rank``,

@@ -101,7 +101,7 @@ class FunctionVoters:
                     f"functions[{number}] must give one value per point ({np.shape(x)[0]}); its shape is "
                     f"{np.shape(column)}"
                 )
-        votes = _stack(columns, axis=1)
+        votes = _side_by_side(columns)
         check_bounded("functions", votes)
         return votes
 
@@ -131,6 +131,11 @@ class ViewVoters(NamedTuple):
 
     Attributes:
       families: one per view.
+
+    Example:
+      >>> stump, points = StumpVoters(np.array([0]), np.array([0.5])), np.array([[1.0]])
+      >>> ViewVoters((stump, OutputVoters())).votes([points, -points])
+      array([[ 1., -1.]])
     """
 
     families: tuple[Any, ...]
@@ -139,7 +144,7 @@ class ViewVoters(NamedTuple):
         """Votes ``[m, n_1 + n_2 + ..]`` of objects given by one array ``[m, d_v]`` per view."""
         if not isinstance(x, list | tuple) or len(x) != len(self.families):
             raise ValueError(f"views must be a list or tuple of {len(self.families)} arrays, one per view")
-        return _stack([family.votes(view) for family, view in zip(self.families, x)], axis=None)
+        return _side_by_side([family.votes(view) for family, view in zip(self.families, x)])
 
 
 def _as(x: ArrayLike, like: ArrayLike) -> ArrayLike:
@@ -150,10 +155,9 @@ def _as(x: ArrayLike, like: ArrayLike) -> ArrayLike:
     return np.asarray(x, dtype if np.issubdtype(dtype, np.floating) else float)
 
 
-def _stack(parts: Sequence[Any], axis: int | None) -> Any:
-    """Columns side by side, or, without an axis, blocks of columns."""
-    xp: Any = jnp if is_traced(*parts) else np
-    return xp.concatenate(parts, axis=1) if axis is None else xp.stack([xp.asarray(part) for part in parts], axis=axis)
+def _side_by_side(parts: Sequence[Any]) -> Any:
+    """Columns ``[m]``, or blocks of columns ``[m, n]``, as one array of votes."""
+    return (jnp if is_traced(*parts) else np).column_stack(parts)
 
 
 VoterKind = Literal["rbf", "stumps"] | Voters | Sequence[Callable[[Any], Any]]
@@ -169,12 +173,11 @@ def make_voters(voters: VoterKind, points: np.ndarray, gamma: float | None, stum
       gamma: of the kernels; not read otherwise.
       stumps: thresholds per feature; not read otherwise.
 
-    Returns:
-      A family.
+    Returns: a family.
     """
     if isinstance(voters, str):
         if voters == "rbf":
-            check_positive("gamma", np.nan if gamma is None else gamma)
+            check_positive("gamma", gamma)
             return GaussianVoters(points, np.asarray(gamma, points.dtype))
         if voters == "stumps":
             return StumpVoters(*stump_thresholds(points, stumps))

@@ -25,8 +25,7 @@ def solve_jaxopt(problem: BoxQP) -> BoxQPSolution:
     Args:
       problem: a `BoxQP`.
 
-    Returns:
-      A `BoxQPSolution`.
+    Returns: a `BoxQPSolution`.
     """
     with warnings.catch_warnings():
         # jaxopt is unmaintained, and says so on import.

@@ -2,7 +2,7 @@
 
 With w_j = 2 Q_j - 1/n the linear terms of the paper's program cancel, and it becomes
 
-    minimise w' M w   subject to   m' w = mu,   |w_j| <= 1/n,
+    minimise w' M w   subject to   m' w = mu,   |w_j| <= 1/n      (equations 5, 6 and 7),
 
 where M is the voters' second-moment matrix and m their margins. ``votes @ w`` is the expected vote under the
 posterior over the voters and their complements (h_j with mass Q_j, -h_j with mass 1/n - Q_j).
@@ -44,7 +44,7 @@ def max_margin(
     sample_weights: ArrayLike | None = None,
     voter_mask: ArrayLike | None = None,
 ) -> Array:
-    """The largest margin that MinCq can be asked for.
+    """The largest margin that MinCq (Algorithm 1) can be asked for. Not in the paper, which asks for mu > 0.
 
     mu_max = 1/n sum_j |E_{(x,y)} y h_j(x)|, reached by w = sign(m) / n alone.
 
@@ -54,8 +54,7 @@ def max_margin(
       sample_weights: ``[m]`` or None.
       voter_mask: which voters take part ``[n]``, or None for all.
 
-    Returns:
-      A scalar.
+    Returns: a scalar.
 
     Example:
       >>> print(max_margin(np.array([[1.0, -0.5], [-1.0, 0.5]]), np.array([1.0, -1.0])))
@@ -122,8 +121,7 @@ def mincq(
       rank: of that factor, for traced votes, whose rank cannot be measured; min(m, n) when None, which is slow. Take
         ``vote_factor(example).right.shape[0]`` of one vote matrix; where it is too small, the status is not SOLVED.
 
-    Returns:
-      A `MinCqSolution`.
+    Returns: a `MinCqSolution`.
 
     Example:
       >>> from pvmincq_jax import Status

@@ -27,7 +27,7 @@ _FAR = 708.0
 
 
 def rbf_votes(x: ArrayLike, centers: ArrayLike, gamma: ArrayLike) -> Array:
-    """Gaussian kernels, the voters of the paper's experiments.
+    """Gaussian kernels, the voters of the paper's experiments (section 4).
 
     h_j(x) = exp(-gamma |x - c_j|^2), in [0, 1].
 
@@ -39,8 +39,7 @@ def rbf_votes(x: ArrayLike, centers: ArrayLike, gamma: ArrayLike) -> Array:
       centers: one voter per row ``[n, d]``.
       gamma: inverse squared width, above 0: a scalar, or ``[n]`` with one width per voter.
 
-    Returns:
-      Votes ``[m, n]``, differentiable in all three arguments.
+    Returns: votes ``[m, n]``, differentiable in all three arguments.
 
     Example:
       >>> print(rbf_votes(np.array([[0.0], [1.0]]), np.array([[0.0]]), 2.0).round(3))
@@ -71,7 +70,7 @@ def gaussian_votes(x: Any, centers: Any, gamma: Any) -> Any:
 
 
 def stump_votes(x: ArrayLike, features: ArrayLike, thresholds: ArrayLike) -> Array:
-    """Decision stumps.
+    """Decision stumps. Not in the paper, whose voters are any bounded functions (section 2).
 
     h_j(x) = +1 if x[f_j] > t_j, else -1. A stump's complement -h_j needs no voter of its own: MinCq's weights are
     signed.
@@ -81,8 +80,7 @@ def stump_votes(x: ArrayLike, features: ArrayLike, thresholds: ArrayLike) -> Arr
       features: which coordinate each stump looks at, integers ``[n]``.
       thresholds: where it splits ``[n]``.
 
-    Returns:
-      Votes ``[m, n]`` in {-1, +1}; piecewise constant, so their derivatives are zero.
+    Returns: votes ``[m, n]`` in {-1, +1}; piecewise constant, so their derivatives are zero.
 
     Example:
       >>> print(stump_votes(np.array([[0.0, 5.0], [2.0, 3.0]]), np.array([0, 1]), np.array([1.0, 4.0])))
@@ -116,14 +114,14 @@ def sign_votes(x: Any, features: Any, thresholds: Any) -> Any:
 def stump_thresholds(x: ArrayLike, per_feature: int = 10) -> tuple[np.ndarray, np.ndarray]:
     """Places stumps over a sample: for each feature, thresholds between neighbouring values, evenly spread in rank.
 
-    Host code. A feature with fewer distinct values gets one threshold per gap; a constant feature gets none.
+    Host code. A feature with fewer distinct values gets one threshold per gap; a constant feature gets none. Not in the
+    paper.
 
     Args:
       x: points ``[m, d]``.
       per_feature: how many thresholds at most for each feature.
 
-    Returns:
-      features ``[n]`` and thresholds ``[n]``, as `stump_votes` takes them.
+    Returns: features ``[n]`` and thresholds ``[n]``, as `stump_votes` takes them.
 
     Example:
       >>> stump_thresholds(np.array([[0.0, 7.0], [1.0, 7.0], [3.0, 7.0]]))
@@ -158,8 +156,7 @@ def classifier_votes(outputs: ArrayLike, bound: float = 1.0) -> Array:
       bound: the largest size that an output may have. MinCq needs bounded voters, and the risk relations of
         section 2 need 1.
 
-    Returns:
-      The same votes ``[m, n]`` as a JAX array, checked.
+    Returns: the same votes ``[m, n]`` as a JAX array, checked.
 
     Example:
       >>> print(classifier_votes(np.array([[1.0, -0.5], [-1.0, 0.25]])))
@@ -186,13 +183,12 @@ def check_bounded(name: str, votes: ArrayLike, bound: ArrayLike = 1.0) -> None:
 
 
 def default_gammas(target: ArrayLike) -> np.ndarray:
-    """1/2, 2 and 8 over the median squared distance within the target sample.
+    """Gammas to choose from: 1/2, 2 and 8 over the median squared distance within the target. Not in the paper.
 
     Args:
       target: ``[m_t, d]``.
 
-    Returns:
-      Increasing gammas ``[3]``.
+    Returns: increasing gammas ``[3]``.
 
     Example:
       >>> default_gammas(np.array([[0.0], [2.0]]))

@@ -1,0 +1,56 @@
+"""What a newcomer may hand in by mistake is named in a sentence, whichever door it comes through."""
+
+import numpy as np
+import pytest
+
+import pvmincq_jax as pvm
+from pvmincq_jax.baselines import svm
+from pvmincq_jax.datasets import moons_task
+from pvmincq_jax.estimators import PVMinCqClassifier
+
+SOURCE, LABELS, TARGET = moons_task("30", 0, per_class=8, test_size=2)[:3]
+TASK = SOURCE, LABELS, TARGET
+POINT = {"radius": 0.5, "margin": 0.2, "gamma": 2.0}
+
+
+@pytest.mark.parametrize("text", ["0.5", "wide", None])
+@pytest.mark.parametrize(
+    ("name", "call"),
+    [
+        *((name, lambda text, name=name: pvm.pv_mincq(*TASK, **POINT | {name: text})) for name in POINT),
+        *((name, lambda text, name=name: pvm.pv_transport_mincq(*TASK, **POINT | {name: text})) for name in POINT),
+        ("radius", lambda text: pvm.match(SOURCE, TARGET, text)),
+        ("radius", lambda text: pvm.perturbed_variation(SOURCE, TARGET, text)),
+        ("radius", lambda text: pvm.self_label(*TASK, text)),
+        ("radius", lambda text: pvm.soft_pv(SOURCE, TARGET, text, 0.1)),
+        ("pv", lambda text: pvm.bottleneck_radius(SOURCE, TARGET, text)),
+        ("radii", lambda text: pvm.grid_radii(SOURCE, TARGET, [text], "absolute")),
+        ("radii", lambda text: pvm.sweep(*TASK, radii=[text])),
+        ("margins", lambda text: pvm.sweep(*TASK, margins=[text])),
+        ("gammas", lambda text: pvm.sweep(*TASK, gammas=[text])),
+        ("gamma", lambda text: pvm.rbf_votes(SOURCE, SOURCE, text)),
+        ("margin", lambda text: pvm.mincq(np.ones((16, 2)), LABELS, text)),
+        ("radius", lambda text: PVMinCqClassifier(radius=[text]).fit_domains(*TASK)),
+        ("params.gamma", lambda text: svm.fit(*TASK, {"gamma": text, "cost": 1.0})),
+    ],
+)
+def test_what_is_no_number_is_named(name, call, text):
+    with pytest.raises(ValueError, match=f"^{name} must (be a number; it is {text!r}|hold numbers; its dtype is)"):
+        call(text)
+
+
+def test_parameters_of_another_method_are_named():
+    with pytest.raises(ValueError, match="params must be a SvmParams or a mapping of gamma, cost; it is"):
+        svm.fit(*TASK, {"gamma": 1.0, "C": 1.0})
+
+
+def test_lists_are_arrays_too():
+    votes, labels, weights = [[1.0, 0.2], [0.3, 1.0], [-1.0, 0.1]], [1, 1, -1], [0.5, 0.5]
+    arrays = np.array(votes), np.array(labels), np.array(weights)
+    assert pvm.c_bound(votes, labels, weights) == pvm.c_bound(*arrays)
+    np.testing.assert_array_equal(pvm.mincq(votes, labels, 0.3).weights, pvm.mincq(*arrays[:2], 0.3).weights)
+
+
+def test_moons_need_points():
+    with pytest.raises(ValueError, match="per_class must be at least 1; it is 0"):
+        moons_task("30", 0, per_class=0)
