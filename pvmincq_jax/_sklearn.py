@@ -8,6 +8,8 @@ import numpy as np
 
 from pvmincq_jax._checks import check_count, check_margins, check_numbers
 from pvmincq_jax._types import MarginUnit, Status
+from pvmincq_jax.adaptation.class_grids import by_class, check_matched, class_model, class_scores
+from pvmincq_jax.adaptation.classes import class_numbers, one_against_rest
 from pvmincq_jax.adaptation.criteria import (
     Choice,
     Criterion,
@@ -35,6 +37,10 @@ __all__: list[str] = []
 
 CRITERIA: dict[str, Criterion] = {one.__name__: one for one in (rs, rs_pv, rs_pv_cbound, label_criterion, rs_pv_risk)}
 
+# Each fold of more than two classes is a vote for every class: five classes and two folds cost as much as two classes
+# and fourteen.
+FOLDS, FOLDS_OF_MORE = 5, 2
+
 # A parameter that is given, listed to choose from, or None to be chosen from a default list.
 Given = float | Sequence[float] | None
 
@@ -44,7 +50,7 @@ class Domains(NamedTuple):
 
     Attributes:
       source: ``[m_s, d]``.
-      labels: ``[m_s]``.
+      labels: ``[m_s]``; of more than two classes, those of each against the rest ``[c, m_s]``.
       target: ``[m_t, d]``; the source itself if there is one domain only.
       single: whether there is one domain only.
     """
@@ -56,24 +62,23 @@ class Domains(NamedTuple):
 
 
 def signs(y: Any) -> tuple[np.ndarray, np.ndarray]:
-    """The two classes in order ``[2]``, and -1 for the first, +1 for the second ``[m]``."""
+    """The classes in order ``[c]``, and labels in {-1, +1}.
+
+    With two classes, -1 for the first and +1 for the second ``[m]``; with more, +1 in the row of its class ``[c, m]``.
+    """
     y = column_or_1d(y, warn=True)
     if y.dtype == object:
         # Numbers that were stored beside None or NaN become numbers again; text becomes text.
         y = np.array(y.tolist())
     check_classification_targets(y)
-    classes = np.unique(y)
+    classes, numbers = np.unique(y, return_inverse=True)
     if classes.size == 1:
         raise ValueError(
             f"y holds one class only, {classes[0]}: a vote needs points of two classes to learn from. Check how the "
-            "sample was drawn or split; a stratified split keeps both classes"
+            "sample was drawn or split; a stratified split keeps all classes"
         )
-    if classes.size > 2:
-        raise ValueError(
-            "Only binary classification is supported. The type of the target is multiclass, with "
-            f"{classes.size} classes. Wrap the classifier in sklearn.multiclass.OneVsRestClassifier"
-        )
-    return classes, np.where(y == classes[1], 1.0, -1.0)
+    labels = one_against_rest(numbers, classes.size)
+    return classes, labels[1] if classes.size == 2 else labels
 
 
 def source_rows(sample_domain: Any, count: int) -> np.ndarray:
@@ -123,25 +128,28 @@ def gamma_list(gamma: Given, points: np.ndarray, voters: VoterKind) -> np.ndarra
     return gammas
 
 
-def fold_count(folds: int, labels: np.ndarray, grid: int) -> int:
-    """How many folds: none with one point of the grid; no more than the smaller class has points, but two at least.
+def fold_count(folds: int | None, labels: np.ndarray, grid: int) -> int:
+    """How many folds: none with one point of the grid; no more than the smallest class has points, but two at least.
 
     A fold may then have to do without one class.
     """
-    count = check_count("folds", folds, 2)
-    return max(2, min(count, int(np.sum(labels > 0)), int(np.sum(labels < 0)))) if grid > 1 else 0
+    default = FOLDS if labels.ndim == 1 else FOLDS_OF_MORE
+    count = check_count("folds", default if folds is None else folds, 2)
+    smallest = int(np.min(np.unique(class_numbers(labels), return_counts=True)[1]))
+    return max(2, min(count, smallest)) if grid > 1 else 0
 
 
-def chosen(sweep: Sweep, criterion: str | Criterion) -> Choice:
-    """The best point of the grid; with one point there is nothing to choose, and its score is NaN."""
+def chosen(sweeps: Sequence[Sweep], criterion: str | Criterion) -> Choice:
+    """The best point of the grid, for all classes; with one point there is nothing to choose, and its score is NaN."""
+    sweep = sweeps[0]
     if isinstance(criterion, str) and criterion not in CRITERIA:
         raise ValueError(f"criterion must be one of {', '.join(CRITERIA)}, or a function; it is {criterion!r}")
     if not np.any(sweep.status == Status.SOLVED):
-        raise ValueError(_no_solution(sweep))
+        raise ValueError(_no_solution(sweeps))
     if sweep.status.size == 1:
         point = float(sweep.radii[0]), float(sweep.gammas[0]), float(sweep.margins[0])
         return Choice(*point, sweep.margin_unit, (0, 0, 0), np.nan, np.full((1, 1, 1), np.nan))
-    scores = (CRITERIA[criterion] if isinstance(criterion, str) else criterion)(sweep)
+    scores = class_scores(sweeps, CRITERIA[criterion] if isinstance(criterion, str) else criterion)
     if not np.any(np.isfinite(scores)):
         raise ValueError(
             "no point of the grid could be learnt without every one of the folds: give larger radii, smaller margins, "
@@ -150,26 +158,26 @@ def chosen(sweep: Sweep, criterion: str | Criterion) -> Choice:
     return choose(sweep, scores)
 
 
-def _no_solution(sweep: Sweep) -> str:
+def _no_solution(sweeps: Sequence[Sweep]) -> str:
     """Why nothing was solved, and what to do about it."""
+    sweep, mu_max = sweeps[0], np.min([one.mu_max for one in sweeps], axis=0)
     if np.all(sweep.status == Status.INFEASIBLE):
         return (
             f"margin {sweep.margins.min():g} is above the largest that these labels allow, "
-            f"{np.nanmax(sweep.mu_max):.4g}: give a smaller one, a fraction of it (margin_unit='fraction'), or "
+            f"{np.nanmax(mu_max):.4g}: give a smaller one, a fraction of it (margin_unit='fraction'), or "
             "margin=None to have it chosen"
         )
     reasons = "; ".join(Status(int(code)).sentence for code in np.unique(sweep.status))
     return f"MinCq found no vote: {reasons}. Give other margins or gammas, or scale the features"
 
 
-class VoteClassifier(ClassifierMixin, BaseEstimator):
-    """Prediction by a fitted vote of two classes, ``model_``."""
+def _number(value: Any) -> Any:
+    """A float, or an array with one for each class."""
+    return float(value) if np.ndim(value) == 0 else np.asarray(value)
 
-    def __sklearn_tags__(self) -> Any:
-        """Two classes only."""
-        tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = False
-        return tags
+
+class VoteClassifier(ClassifierMixin, BaseEstimator):
+    """Prediction by a fitted vote of two classes, or by one for each class, ``model_``."""
 
     def _learnt(self, model: PVMinCq, choice: Choice, sweep: Any) -> None:
         """Names the results that all classifiers have."""
@@ -177,9 +185,15 @@ class VoteClassifier(ClassifierMixin, BaseEstimator):
         self.weights_ = np.asarray(model.weights)
         self.centers_ = getattr(model.voters, "centers", None)
         self.gamma_ = float(model.gamma) if self.centers_ is not None else None
-        self.margin_, self.mu_max_ = float(model.margin), float(model.mu_max)
+        self.margin_, self.mu_max_ = _number(model.margin), _number(model.mu_max)
         self.margin_fraction_ = self.margin_ / self.mu_max_
-        self.c_bound_, self.kkt_residual_ = float(model.c_bound), float(model.kkt_residual)
+        self.c_bound_, self.kkt_residual_ = _number(model.c_bound), _number(model.kkt_residual)
+
+    def _chosen(self, sweep: Sweep, labels: np.ndarray, criterion: str | Criterion) -> tuple[PVMinCq, Choice, Any]:
+        """The vote at the best point of the grid, that point, and the grid, or those of each class."""
+        sweeps = (sweep,) if labels.ndim == 1 else check_matched(by_class(sweep, labels), self.classes_)
+        choice = chosen(sweeps, criterion)
+        return class_model(sweeps, choice.grid_index), choice, sweep if labels.ndim == 1 else sweeps
 
     def _one_domain(self, X: Any, y: Any) -> Domains:
         """Checks a sample of one domain, and learns the names of features and classes."""
@@ -191,19 +205,22 @@ class VoteClassifier(ClassifierMixin, BaseEstimator):
         """The expected vote, sum_j w_j h_j(x), in [-1, 1].
 
         Above 0 it is for ``classes_[1]``; its size is the Q-margin of the paper. It is small where few voters reach a
-        point, and when the margin mu that was asked for is small. The value of a row depends on that row alone.
+        point, and when the margin mu that was asked for is small. The value of a row depends on that row alone. With
+        more than two classes there is a vote for each class against the rest, all of one first moment.
 
         Args:
           X: points ``[m, d]``.
 
         Returns:
-          ``[m]``.
+          ``[m]``, or ``[m, c]`` with columns in the order of ``classes_``.
         """
         check_is_fitted(self)
         return decision(self.model_, validate_data(self, X, dtype=np.float64, reset=False))
 
     def predict(self, X: Any) -> np.ndarray:
-        """The majority vote; ``classes_[0]`` where the votes balance, as they do out of reach of all kernels.
+        """The majority vote, or the class of the largest vote.
+
+        ``classes_[0]`` where the votes balance, as they do out of reach of all kernels.
 
         Args:
           X: points ``[m, d]``.
@@ -212,7 +229,7 @@ class VoteClassifier(ClassifierMixin, BaseEstimator):
           Labels ``[m]``, from ``classes_``.
         """
         votes = self.decision_function(X)
-        return self.classes_[(votes > 0).astype(int)]
+        return self.classes_[(votes > 0).astype(int) if votes.ndim == 1 else np.argmax(votes, axis=1)]
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """What the Gibbs classifier would answer, not how sure one may be.
@@ -220,14 +237,19 @@ class VoteClassifier(ClassifierMixin, BaseEstimator):
         (1 + sum_j w_j h_j(x)) / 2 is the probability that a voter drawn from the posterior Q, which then answers +1
         with probability (1 + h(x)) / 2, says ``classes_[1]``. It is on the right side of 1/2 but not calibrated, and
         all the closer to 1/2 the smaller the margin mu; wrap the classifier in
-        `sklearn.calibration.CalibratedClassifierCV` for probabilities of the class.
+        `sklearn.calibration.CalibratedClassifierCV` for probabilities of the class. With more than two classes, the
+        probabilities of the classes against the rest are divided by their sum.
 
         Args:
           X: points ``[m, d]``.
 
         Returns:
-          ``[m, 2]``, columns in the order of ``classes_``.
+          ``[m, c]``, columns in the order of ``classes_``.
         """
         # Weights at their bounds add up to 1 but for rounding.
         vote = np.clip(self.decision_function(X), -1.0, 1.0)
-        return np.stack([(1 - vote) / 2, (1 + vote) / 2], axis=1)
+        if vote.ndim == 1:
+            return np.stack([(1 - vote) / 2, (1 + vote) / 2], axis=1)
+        total = np.sum(1 + vote, axis=1, keepdims=True)
+        # No voter has anything to say for any class.
+        return np.divide(1 + vote, total, out=np.full_like(vote, 1 / vote.shape[1]), where=total > 0)

@@ -1,22 +1,23 @@
 """MinCq and PV-MinCq as scikit-learn classifiers.
 
 `MinCqClassifier` learns on one domain, `PVMinCqClassifier` adapts to a second one without labels. Both take labels of
-any two kinds, compute in float64 without touching JAX's configuration, and choose by validation what is not given.
-They need scikit-learn, which nothing else does on import but `pvmincq_jax.scorers`: ``pip install
+any kind, two classes or more, compute in float64 without touching JAX's configuration, and choose by validation what is
+not given. They need scikit-learn, which nothing else does on import but `pvmincq_jax.scorers`: ``pip install
 'pvmincq-jax[sklearn]'``.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
 
 from pvmincq_jax._checks import check_count
+from pvmincq_jax._one_domain import MinCqClassifier
 from pvmincq_jax._sklearn import (
     Domains,
     Given,
     VoteClassifier,
-    chosen,
     fold_count,
     gamma_list,
     listed,
@@ -27,106 +28,19 @@ from pvmincq_jax._sklearn import (
     validate_data,
 )
 from pvmincq_jax._types import MarginUnit, RadiusUnit
-from pvmincq_jax.adaptation.criteria import transport_criterion
-from pvmincq_jax.adaptation.model import model_at
+from pvmincq_jax.adaptation.class_grids import fit_transport_classes
+from pvmincq_jax.adaptation.criteria import Choice, transport_criterion
+from pvmincq_jax.adaptation.model import PVMinCq
 from pvmincq_jax.adaptation.own import own_grid
-from pvmincq_jax.adaptation.sweeps import Centers, Sweep, label_grid
+from pvmincq_jax.adaptation.sweeps import Centers, label_grid
 from pvmincq_jax.adaptation.transport_sweeps import MARGIN_FRACTIONS as MOVED_FRACTIONS
 from pvmincq_jax.adaptation.transport_sweeps import RADIUS_MULTIPLES
-from pvmincq_jax.adaptation.validate import ValidatedTransport, fit_transport_validated
+from pvmincq_jax.adaptation.validate import fit_transport_validated
 from pvmincq_jax.matching.curve import PV_LEVELS, grid_radii
 from pvmincq_jax.matching.space import Metric
 from pvmincq_jax.voting.families import VoterKind, make_voters, on_points
 
 __all__ = ["MinCqClassifier", "PVMinCqClassifier"]
-
-
-class MinCqClassifier(VoteClassifier):
-    """The majority vote of least C-bound, on one domain (Algorithm 1).
-
-    Args:
-      voters: "rbf" for Gaussian kernels exp(-gamma |x - c|^2) on the training points, "stumps" for decision stumps, a
-        list of functions from points to values in [-1, 1], or a family such as `pvmincq_jax.StumpVoters`.
-      gamma: of the kernels; a number, a list to choose from, or None for 1/2, 2 and 8 over the median squared distance.
-      margin: mu; a number, a list to choose from, or None for a list.
-      margin_unit: "fraction" of the largest margin that the sample allows, in (0, 1], or "absolute".
-      stumps: thresholds per feature, for "stumps".
-      folds: of the cross-validation that chooses what is not given; fewer if the smaller class has fewer points. Ties
-        go to the smallest gamma, then to the largest margin.
-      random_state: of the folds: a seed, a `numpy.random.RandomState`, or None.
-
-    Attributes:
-      classes_: the two classes.
-      n_features_in_: d; and ``feature_names_in_`` where the features have names.
-      weights_: signed weights of the voters ``[n]``; the paper's Q is (weights_ + 1/n) / 2.
-      model_: all of it as a `pvmincq_jax.PVMinCq`, for `pvmincq_jax.save_model`; ``model_.voters`` are the voters.
-      centers_: of the kernels ``[n, d]``, or None.
-      gamma_: of the kernels, chosen or given, or None.
-      margin_: mu, absolute; ``margin_fraction_`` is mu / mu_max.
-      mu_max_: the largest margin that the sample allows.
-      c_bound_: the C-bound on the training sample.
-      kkt_residual_: how far the weights are from optimal, relative.
-      choice_, sweep_: the chosen point and all figures, a `pvmincq_jax.Choice` and a `pvmincq_jax.Sweep`.
-      cv_risk_: mean risk on the folds left out ``[g, k]``, NaN if there was nothing to choose.
-      gammas_, margins_: what it was chosen from ``[g]``, ``[k]``.
-
-    Example:
-      >>> import numpy as np
-      >>> from pvmincq_jax.estimators import MinCqClassifier
-      >>> X = np.random.default_rng(0).normal(size=(40, 2))
-      >>> y = np.where(X[:, 0] > 0, "right", "left")
-      >>> model = MinCqClassifier(margin=0.2).fit(X, y)
-      >>> print(model.predict([[2.0, 0.0], [-2.0, 0.0]]), round(model.margin_fraction_, 3))
-      ['right' 'left'] 0.2
-      >>> print(model.score(X, y) > 0.95, model.kkt_residual_ < 1e-7)
-      True True
-    """
-
-    def __init__(
-        self,
-        voters: VoterKind = "rbf",
-        *,
-        gamma: Given = None,
-        margin: Given = None,
-        margin_unit: MarginUnit = "fraction",
-        stumps: int = 10,
-        folds: int = 5,
-        random_state: Any = 0,
-    ) -> None:
-        """Keeps the parameters; `fit` checks them."""
-        self.voters = voters
-        self.gamma = gamma
-        self.margin = margin
-        self.margin_unit = margin_unit
-        self.stumps = stumps
-        self.folds = folds
-        self.random_state = random_state
-
-    def fit(self, X: Any, y: Any) -> "MinCqClassifier":
-        """Learns the vote.
-
-        Args:
-          X: points ``[m, d]``, dense.
-          y: labels ``[m]`` of two classes.
-
-        Returns:
-          The classifier itself.
-        """
-        task = self._one_domain(X, y)
-        margins = margin_list(self.margin, self.margin_unit)
-        gammas = gamma_list(self.gamma, task.source, self.voters)
-        folds = fold_count(self.folds, task.labels, margins.size * gammas.size)
-
-        def family(gamma: float) -> Any:
-            return make_voters(self.voters, task.source, gamma, self.stumps)
-
-        seated, seed = on_points(self.voters), seed_of(self.random_state)
-        sweep = own_grid(task.source, task.labels, family, gammas, margins, self.margin_unit, folds, seed, seated)
-        choice = chosen(sweep, "rs")
-        self._learnt(model_at(sweep, choice.grid_index), choice, sweep)
-        self.cv_risk_ = choice.scores[0]
-        self.gammas_, self.margins_ = gammas if seated else None, margins
-        return self
 
 
 class PVMinCqClassifier(VoteClassifier):
@@ -161,11 +75,14 @@ class PVMinCqClassifier(VoteClassifier):
       centers: where kernels sit: on "target" points (those matched), "source" points, or "both". In the transport form
         they sit on the moved points.
       metric: of the matching, see `pvmincq_jax.match`.
-      folds: of the source, for the source risk; fewer if the smaller class has fewer points.
+      folds: of the source, for the source risk; fewer if the smallest class has fewer points. None for 5, or 2 with
+        more than two classes.
       random_state: of folds and matchings: a seed, a `numpy.random.RandomState`, or None.
 
     Attributes:
-      classes_: the two classes, of the source.
+      classes_: the classes of the source. With c > 2 of them there is a vote for each against the rest, in which the
+        class weighs as much as all others together, and one radius, gamma and margin for all; labels and weights below
+        have c rows, and mu, mu_max, C-bound and residual are ``[c]``.
       n_features_in_: d; and ``feature_names_in_`` where the features have names.
       source_, source_labels_: the source sample as it was learnt from ``[m_s, d]``, ``[m_s]`` in {-1, +1}.
       target_: the target sample ``[m_t, d]``.
@@ -179,10 +96,11 @@ class PVMinCqClassifier(VoteClassifier):
       mu_max_: the largest margin that the self-labels allow.
       criterion_: its value over the grid ``[r, g, k]``; NaN if there was nothing to choose.
       choice_: the chosen point, a `pvmincq_jax.Choice`.
-      sweep_: all figures of the grid, a `pvmincq_jax.Sweep` or `pvmincq_jax.TransportSweep`.
+      sweep_: all figures of the grid, a `pvmincq_jax.Sweep` or `pvmincq_jax.TransportSweep`; or one for each class,
+        of how far it is ahead of the best other one.
       c_bound_: of the vote on the points that it learnt from.
       kkt_residual_: how far the weights are from optimal, relative.
-      weights_: of the voters ``[n]``.
+      weights_: of the voters ``[n]``, or ``[c, n]``, each row scaled to the smallest of the classes' margins.
       centers_: of Gaussian kernels ``[n, d]``, or None.
       model_: all of it as a `pvmincq_jax.PVMinCq`, for `pvmincq_jax.decision` and `pvmincq_jax.save_model`.
 
@@ -223,7 +141,7 @@ class PVMinCqClassifier(VoteClassifier):
         voters: VoterKind = "rbf",
         centers: Centers = "target",
         metric: Metric = "euclidean",
-        folds: int = 5,
+        folds: int | None = None,
         random_state: Any = 0,
     ) -> None:
         """Keeps the parameters; `fit` checks them."""
@@ -297,7 +215,7 @@ class PVMinCqClassifier(VoteClassifier):
         self.self_labels_, self.self_label_weights_ = np.asarray(model.labels), np.asarray(model.label_weights)
         return self
 
-    def _label(self, task: Domains) -> tuple[Any, Any, Sweep]:
+    def _label(self, task: Domains) -> tuple[PVMinCq, Choice, Any]:
         """The paper's form: labels are carried to the target points."""
         margins = margin_list(self.margin, self.margin_unit)
         gammas = gamma_list(self.gamma, task.target, self.voters)
@@ -327,10 +245,9 @@ class PVMinCqClassifier(VoteClassifier):
                 self.centers,
                 self.metric,
             )
-        choice = chosen(sweep, "label_criterion" if self.criterion is None else self.criterion)
-        return model_at(sweep, choice.grid_index), choice, sweep
+        return self._chosen(sweep, task.labels, "label_criterion" if self.criterion is None else self.criterion)
 
-    def _transport(self, task: Domains) -> ValidatedTransport:
+    def _transport(self, task: Domains) -> tuple[PVMinCq, Choice, Any]:
         """Source points move to their matched target points and keep their labels."""
         criterion = transport_criterion if self.criterion is None else self.criterion
         if not callable(criterion):
@@ -338,7 +255,10 @@ class PVMinCqClassifier(VoteClassifier):
                 f"criterion must be None or a function of a TransportSweep in the transport form; it is {criterion!r}"
             )
         gammas = gamma_list(self.gamma, task.target, self.voters)
-        return fit_transport_validated(
+        fit: Any = fit_transport_validated
+        if task.labels.ndim == 2:
+            fit = partial(fit_transport_classes, names=self.classes_)
+        return fit(
             task.source,
             task.labels,
             task.target,

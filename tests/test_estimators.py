@@ -11,10 +11,8 @@ import numpy as np
 import pytest
 import sklearn
 from sklearn.base import clone
-from sklearn.datasets import load_iris
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV
-from sklearn.multiclass import OneVsRestClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
@@ -63,7 +61,7 @@ def test_scikit_learn_s_own_checks(classifier):
     assert len(results) > 50
     status = {result["check_name"]: result["status"] for result in results}
     assert {name for name, one in status.items() if one != "passed"} <= {"check_array_api_input"}
-    assert "check_classifier_not_supporting_multiclass" in status
+    assert "check_classifiers_classes" in status
 
 
 def test_two_domains_are_the_library_s_own_fit(task):
@@ -251,27 +249,6 @@ def test_search_and_pipeline_hand_the_domains_on(task, both):
     assert set(search.predict(task.test)) <= {3, 7}
 
 
-def test_several_classes_one_against_the_rest():
-    x, y = load_iris(return_X_y=True)
-    x = StandardScaler().fit_transform(x)[::3]
-    model = OneVsRestClassifier(MinCqClassifier(margin=0.2, gamma=0.3)).fit(x, y[::3])
-    assert model.score(x, y[::3]) > 0.9
-
-
-def test_several_classes_in_two_domains(task):
-    x = np.concatenate([task.source, task.target])
-    classes = np.where(task.source_labels > 0, "up", np.where(task.source[:, 0] > 0.5, "right", "down"))
-    domain = np.repeat([0, -1], 32)
-    values = []
-    with sklearn.config_context(enable_metadata_routing=True):
-        for fill in ("up", "right"):
-            y = np.concatenate([classes, np.repeat(fill, 32)])
-            model = OneVsRestClassifier(PVMinCqClassifier(**GIVEN)).fit(x, y, sample_domain=domain)
-            values.append(model.decision_function(task.target))
-    assert list(model.classes_) == ["down", "right", "up"]
-    np.testing.assert_array_equal(*values)
-
-
 def test_feature_names(task):
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame(task.source, columns=["east", "north"])
@@ -330,8 +307,6 @@ DOMAIN = np.array([1, 1, 1, -2, -2, -2])
     ("classifier", "arguments", "message"),
     [
         (MinCqClassifier(), (X, np.zeros(6)), r"one class only, .*0\.0.*two classes to learn from"),
-        (PVMinCqClassifier(), (X, Y * 2 - DOMAIN.clip(0), [1] * 5 + [-1]), "OneVsRestClassifier"),
-        (MinCqClassifier(), (X, [0, 1, 2, 0, 1, 2]), "multiclass, with 3 classes. Wrap.*OneVsRestClassifier"),
         (MinCqClassifier("trees"), (X, Y), "voters must be 'rbf', 'stumps', .*it is 'trees'"),
         (MinCqClassifier(margin=1.5), (X, Y), r"margin must be in \(0, 1\] as a fraction.*1.5"),
         (MinCqClassifier(margin=0.9, gamma=1.0, margin_unit="absolute"), (X, Y), "largest that these labels allow"),

@@ -18,10 +18,10 @@ MAY = {
     "adaptation": {"voting", "matching"},
     "bounds": {"voting", "matching"},
     "baselines": {"voting", "matching", "adaptation"},
-    "faces": {"voting", "matching", "adaptation", "_sklearn"},
+    "faces": {"voting", "matching", "adaptation", "_sklearn", "_one_domain"},
     "shared": set(),
 }
-FACES = {"estimators", "scorers", "plots", "_sklearn"}
+FACES = {"estimators", "scorers", "plots", "_sklearn", "_one_domain"}
 
 
 def imported(path):

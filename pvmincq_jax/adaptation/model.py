@@ -27,7 +27,8 @@ class PVMinCq(NamedTuple):
 
     Attributes:
       voters: the family that votes, e.g. `pvmincq_jax.GaussianVoters`; anything with ``votes(x) -> [m, n]``.
-      weights: signed weights of the vote ``[n]``; 0 for voters that were masked out.
+      weights: signed weights of the vote ``[n]``; 0 for voters that were masked out. Of c > 2 classes, a row for each
+        against the rest ``[c, n]``, and the next four are ``[c]``, the labels ``[c, m]``.
       margin: mu, absolute.
       mu_max: the largest margin that the learning sample allows.
       c_bound: of the vote on the learning sample.
@@ -144,7 +145,7 @@ def decision(model: Any, x: Any) -> Any:
       x: ``[m, d]``, or what else the voters take: a list of views, or the outputs of given classifiers.
 
     Returns:
-      ``[m]``; differentiable in x and in the model.
+      ``[m]``, or ``[m, c]`` for weights ``[c, n]``; differentiable in x and in the model.
 
     Example:
       >>> from types import SimpleNamespace
@@ -153,12 +154,17 @@ def decision(model: Any, x: Any) -> Any:
       array([0.316, 0.   ])
     """
     if is_traced(model.voters, model.weights, x):
-        return vote_margin(model.voters.votes(x), model.weights)
+        votes, weights = model.voters.votes(x), model.weights
+        return vote_margin(votes, weights) if jnp.ndim(weights) == 1 else votes @ jnp.transpose(weights)
     weights = np.asarray(model.weights)
-    rows = max(1, _BLOCK // weights.size)
-    # A sum along rows adds in an order of its own, whatever the number of rows; a matrix product does not.
-    parts = [np.sum(model.voters.votes(part) * weights, axis=1) for part in _row_blocks(x, rows)]
-    return np.concatenate(parts)
+    rows = max(1, _BLOCK // weights.shape[-1])
+
+    def values(votes: np.ndarray) -> np.ndarray:
+        # A sum along rows adds in an order of its own, whatever the number of rows; a matrix product does not.
+        each = [np.sum(votes * own, axis=1) for own in np.atleast_2d(weights)]
+        return each[0] if weights.ndim == 1 else np.stack(each, axis=1)
+
+    return np.concatenate([values(model.voters.votes(part)) for part in _row_blocks(x, rows)])
 
 
 def _row_blocks(x: Any, rows: int) -> Iterator[Any]:
@@ -177,6 +183,8 @@ def _row_blocks(x: Any, rows: int) -> Iterator[Any]:
 def predict(model: Any, x: Any) -> Any:
     """The majority vote: +1 or -1, and 0 exactly where the votes balance, which counts as an error for either label.
 
+    Of more than two classes, the number of the class with the largest vote, the first of them where it is shared.
+
     Args:
       model: see `decision`.
       x: see `decision`.
@@ -185,6 +193,8 @@ def predict(model: Any, x: Any) -> Any:
       ``[m]``.
     """
     values = decision(model, x)
+    if np.ndim(values) == 2:
+        return (jnp if is_traced(values) else np).argmax(values, axis=1)
     return jnp.sign(values) if is_traced(values) else np.sign(values)
 
 

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from pvmincq_jax._types import MarginUnit
+from pvmincq_jax.adaptation.classes import class_numbers
 from pvmincq_jax.adaptation.sweeps import LabelledGrid, Sweep, everybody_and_folds, learn_grid
 from pvmincq_jax.matching.matching import ExpectedMatching
 from pvmincq_jax.matching.selflabel import SelfLabels
@@ -28,7 +29,7 @@ def own_grid(
 
     Args:
       points: ``[m, d]``.
-      labels: ``[m]`` in {-1, +1}.
+      labels: ``[m]`` in {-1, +1}, or those of each class against the rest ``[c, m]``.
       family_at: from a gamma to a family of voters.
       gammas: ``[g]``.
       margins: ``[k]``.
@@ -38,14 +39,15 @@ def own_grid(
       seated: whether voter j sits on point j, and is left out with it.
 
     Returns:
-      A `Sweep` with one radius, 0.
+      A `Sweep` with one radius, 0; or that radius once for each class.
     """
-    learning = everybody_and_folds(points, labels, folds, seed)
+    learning = everybody_and_folds(points, class_numbers(labels), folds, seed)
     families = [family_at(float(gamma)) for gamma in gammas]
     voters = families[0].votes(points[:1]).shape[1]
-    found: Sequence[Sequence[SelfLabels]] = [[_own_labels(labels, kept)] for kept in learning]
-    masks = [[kept if seated else np.ones(voters, bool)] for kept in learning]
-    task = LabelledGrid(learning, found, masks, np.zeros(1), labels, points)
+    rows = np.atleast_2d(labels)
+    found: Sequence[Sequence[SelfLabels]] = [[_own_labels(row, kept) for row in rows] for kept in learning]
+    masks = [[kept if seated else np.ones(voters, bool)] * len(rows) for kept in learning]
+    task = LabelledGrid(learning, found, masks, np.zeros(len(rows)), labels, points)
     return learn_grid(task, families, gammas, margins, unit, points, points)
 
 

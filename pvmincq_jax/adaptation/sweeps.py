@@ -14,7 +14,8 @@ from pvmincq_jax._checks import check_margins, check_task, check_vector
 from pvmincq_jax._progress import Progress, progress_bar
 from pvmincq_jax._samples import check_folds, fold_numbers
 from pvmincq_jax._types import ArrayLike, MarginUnit, RadiusUnit, Status, common_dtype
-from pvmincq_jax.adaptation.grid import Lanes, solve_grid
+from pvmincq_jax.adaptation.classes import as_heavy, class_numbers, lanes_ahead
+from pvmincq_jax.adaptation.grid import Figures, Lanes, solve_grid
 from pvmincq_jax.matching.curve import PV_LEVELS, grid_radii
 from pvmincq_jax.matching.graph import RadiusGraph, check_reach, space_graph
 from pvmincq_jax.matching.matching import draw_matchings
@@ -87,10 +88,10 @@ class LabelledGrid(NamedTuple):
 
     Attributes:
       learning: source points learnt from ``[1 + folds, m_s]``, all of them first; the others are judged on.
-      found: self-labels of the learning points, for each row of ``learning`` and each radius.
+      found: self-labels of the learning points, for each row of ``learning`` and each class and radius.
       masks: which voters take part ``[n]``, for the same.
-      radii: ``[r]``.
-      source_labels: ``[m_s]``.
+      radii: ``[r]``; once for each class if there are more than two.
+      source_labels: ``[m_s]``, or those of each class against the rest ``[c, m_s]``.
       target: the learning points ``[m_t, d]``.
     """
 
@@ -120,13 +121,18 @@ def carried_labels(
     seed: int,
     advance: Callable[[int], None] = lambda steps: None,
 ) -> list[list[SelfLabels]]:
-    """One matching, or mean of several, per fold and radius, all from one graph; [1 + folds][radii]."""
+    """One matching, or mean of several, per fold and radius, all from one graph; [1 + folds][classes x radii]."""
 
-    def one(rows: np.ndarray, radius: float) -> SelfLabels:
+    def one(rows: np.ndarray, radius: float) -> list[SelfLabels]:
         advance(1)
-        return carry_labels(draw_matchings(graph.within(radius, rows), draws, seed=seed), labels[rows])
+        drawn = draw_matchings(graph.within(radius, rows), draws, seed=seed)
+        return [carry_labels(drawn, own[rows]) for own in np.atleast_2d(labels)]
 
-    return [[one(np.flatnonzero(kept), float(radius)) for radius in radii] for kept in learning]
+    def each(kept: np.ndarray) -> list[SelfLabels]:
+        at_radii = [one(np.flatnonzero(kept), float(radius)) for radius in radii]
+        return [found for of_class in zip(*at_radii) for found in of_class]
+
+    return [each(kept) for kept in learning]
 
 
 def voter_points(source: np.ndarray, target: np.ndarray, centers: Centers) -> np.ndarray:
@@ -180,17 +186,25 @@ def learn_grid(
     folds, radii = len(task.learning), len(task.radii)
     flat = [one for row in task.found for one in row]
     held_out = np.repeat(~task.learning, radii, axis=0).astype(float)
+    rows = np.atleast_2d(task.source_labels)
+    classes = len(rows)
+    truth = np.tile(np.repeat(rows, radii // classes, axis=0), (folds - 1, 1))
+
+    def judged_values(figures: Figures, votes: np.ndarray, lanes: slice) -> np.ndarray:
+        values, mu_max = figures.weights[lanes] @ votes.T, figures.mu_max[lanes]
+        return lanes_ahead(values, mu_max, margins, unit, classes, radii // classes)
+
     results = []
     for family in families:
         votes, judged = family.votes(learn_at), family.votes(judge_at) if folds > 1 else None
         labels, weights = (np.stack([getattr(one, name) for one in flat]) for name in ("labels", "weights"))
-        lanes = Lanes(labels, weights, np.concatenate([np.stack(row) for row in task.masks]))
+        learnt_from = (labels, weights) if classes == 1 else as_heavy(labels, weights)
+        lanes = Lanes(*learnt_from, np.concatenate([np.stack(row) for row in task.masks]))
         figures = solve_grid(votes, lanes, margins, unit=unit, mesh=mesh, advance=advance)
-        values = figures.weights @ votes.T
+        values = judged_values(figures, votes, slice(None))
         risk = lane_risks(values, labels, weights)
         if judged is not None:
-            judge_values = figures.weights[radii:] @ judged.T
-            fold_risk = lane_risks(judge_values, task.source_labels[None], held_out[radii:])
+            fold_risk = lane_risks(judged_values(figures, judged, slice(radii, None)), truth, held_out[radii:])
         else:
             fold_risk = np.empty((0, len(margins)))
         results.append((figures, values[:radii], risk[:radii], fold_risk))
@@ -320,15 +334,20 @@ def label_grid(
     mesh: jax.sharding.Mesh | None = None,
     advance: Callable[[int], None] = lambda steps: None,
 ) -> Sweep:
-    """`sweep` on checked arrays of one dtype and absolute radii; 0 folds for no validation."""
-    graph = check_reach(space_graph(make_space(source, target, metric, ties=labels), float(radii.max())))
+    """`sweep` on checked arrays of one dtype and absolute radii; 0 folds for no validation.
+
+    With labels ``[c, m_s]`` of each class against the rest, its radii are those of the first class, then of the second,
+    and so on; see `pvmincq_jax.adaptation.class_grids`.
+    """
+    kinds = class_numbers(labels)
+    graph = check_reach(space_graph(make_space(source, target, metric, ties=kinds), float(radii.max())))
     points = voter_points(source, target, centers)
     families = [make_voters(voters, points, float(gamma)) for gamma in gammas]
-    learning = everybody_and_folds(source, labels, folds, seed)
+    learning = everybody_and_folds(source, kinds, folds, seed)
     found = carried_labels(graph, labels, radii, learning, draws, seed, advance)
     count = families[0].votes(target[:1]).shape[1]
     masks = voter_masks(found, learning, centers if on_points(voters) else None, count)
-    task = LabelledGrid(learning, found, masks, radii, labels, target)
+    task = LabelledGrid(learning, found, masks, np.tile(radii, len(np.atleast_2d(labels))), labels, target)
     return learn_grid(task, families, gammas, margins, unit, target, source, mesh=mesh, advance=advance)
 
 

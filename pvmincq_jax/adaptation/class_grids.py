@@ -1,0 +1,215 @@
+"""Grids of more than two classes: one choice for all classes, by the criteria of two.
+
+A grid of c classes is c grids of two: by how much a class is ahead of the best other one stands for its vote against
+the rest, see `pvmincq_jax.adaptation.classes`. Every criterion of two classes then has its counterpart.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from pvmincq_jax._types import MarginUnit
+from pvmincq_jax.adaptation.classes import ahead, as_heavy, class_numbers
+from pvmincq_jax.adaptation.criteria import Choice, choose
+from pvmincq_jax.adaptation.grid import Lanes, solve_grid
+from pvmincq_jax.adaptation.model import PVMinCq, model_at
+from pvmincq_jax.adaptation.sweeps import Sweep, check_solved, grid_gammas
+from pvmincq_jax.adaptation.transport import Transport
+from pvmincq_jax.adaptation.transport_sweeps import TransportSweep, draw_transports, voting_kernels
+from pvmincq_jax.matching.space import Metric
+from pvmincq_jax.voting.families import VoterKind, make_voters
+
+__all__: list[str] = []
+
+# The fields of a `Sweep` that count radii along their second axis, after the folds, and those without radii.
+_PER_FOLD = ("source_risk", "fold_matched", "fold_status", "fold_kkt_residual")
+_WITHOUT_RADII = ("gammas", "margins", "margin_unit", "source_labels", "target")
+
+
+def by_class(sweep: Sweep, labels: np.ndarray) -> tuple[Sweep, ...]:
+    """The grid of each class, from one whose radii are those of the first class, then of the second, and so on.
+
+    Args:
+      sweep: of `label_grid` or `own_grid`.
+      labels: of each class against the rest ``[c, m_s]``.
+
+    Returns:
+      c of them. A point of the grid is solved if all classes are.
+    """
+    radii = len(sweep.radii) // len(labels)
+    views = []
+    for number, own in enumerate(labels):
+        part = slice(number * radii, (number + 1) * radii)
+        fields = {
+            name: field[:, part] if name in _PER_FOLD else field[part]
+            for name, field in sweep._asdict().items()
+            if name not in _WITHOUT_RADII
+        }
+        views.append(sweep._replace(source_labels=own, **fields))
+    status = np.max([view.status for view in views], axis=0)
+    fold_status = np.max([view.fold_status for view in views], axis=0)
+    return tuple(view._replace(status=status, fold_status=fold_status) for view in views)
+
+
+def moved_classes(
+    transports: Sequence[Transport],
+    labels: np.ndarray,
+    target: np.ndarray,
+    gammas: np.ndarray,
+    margins: np.ndarray,
+    unit: MarginUnit,
+    voters: VoterKind,
+) -> tuple[TransportSweep, ...]:
+    """`learn_on_moved` for each class against the rest; the classes share the votes on the moved points.
+
+    Args:
+      transports: one for each radius.
+      labels: of each class against the rest ``[c, m_s]``.
+      target: ``[m_t, d]``.
+      gammas: ``[g]``.
+      margins: ``[k]``.
+      unit: of the margins.
+      voters: who votes.
+
+    Returns:
+      The grid of each class.
+    """
+    families = [[make_voters(voters, np.asarray(one.moved), float(g)) for g in gammas] for one in transports]
+    figures, moved, there = [], [], []
+    for transport, row in zip(transports, families):
+        sample = as_heavy(labels, np.broadcast_to(np.asarray(transport.weights), labels.shape))
+        for family in row:
+            votes = family.votes(transport.moved)
+            mask = np.tile(voting_kernels(voters, transport, votes.shape[1]), (len(labels), 1))
+            figures.append(solve_grid(votes, Lanes(*sample, mask), margins, unit=unit))
+            mu = margins * (figures[-1].mu_max[:, None] if unit == "fraction" else 1.0)
+            scaled = figures[-1].weights / np.broadcast_to(mu, (len(labels), len(margins)))[..., None]
+            moved.append(ahead(scaled @ votes.T))
+            there.append(ahead(scaled @ family.votes(target).T))
+
+    def gather(fields: Sequence[np.ndarray]) -> np.ndarray:
+        """Classes first ``[c, r, g, ...]``."""
+        stacked = np.stack(fields, axis=1)
+        return stacked.reshape(len(labels), len(transports), len(gammas), *stacked.shape[2:])
+
+    found = {name: gather([getattr(one, name) for one in figures]) for name in figures[0]._fields}
+    found |= {"moved_values": gather(moved), "target_values": gather(there)}
+    check_solved(np.max(found["status"], axis=0))
+    found["status"] = np.broadcast_to(np.max(found["status"], axis=0), found["status"].shape)
+    return tuple(
+        TransportSweep(
+            radii=np.array([float(transport.radius) for transport in transports]),
+            gammas=gammas,
+            margins=margins,
+            margin_unit=unit,
+            pv=np.array([float(transport.pv) for transport in transports]),
+            voters=tuple(map(tuple, families)),
+            transports=tuple(transports),
+            source_labels=own,
+            target=target,
+            **{name: field[number] for name, field in found.items()},
+        )
+        for number, own in enumerate(labels)
+    )
+
+
+def unmatched(sweeps: Sequence[Any]) -> np.ndarray:
+    """Which classes have no label at which radius ``[c, r]``, bool: a vote would never be for them."""
+    return np.array([[not np.any(one.weights * (1 + one.labels)) for one in sweep.self_labels] for sweep in sweeps])
+
+
+def check_matched(sweeps: tuple[Any, ...], names: np.ndarray) -> tuple[Any, ...]:
+    """The grids, in which every class has a label at some radius; it is an error if one has not."""
+    missing = [repr(name) for name, never in zip(names.tolist(), np.all(unmatched(sweeps), axis=1)) if never]
+    if missing:
+        raise ValueError(
+            f"no radius of the grid carries a label of class {', '.join(missing)} to the target: give larger radii, or "
+            "leave the class out"
+        )
+    return sweeps
+
+
+def class_scores(sweeps: Sequence[Any], criterion: Callable[[Any], np.ndarray]) -> np.ndarray:
+    """The criterion of a grid of c classes: half the sum over the classes of that of two, with PV counted once.
+
+    1/2 sum_c criterion_c. A point whose prediction is wrong is wrong for two classes, so that half the sum of the risks
+    is the risk of the prediction, half the sum of the cuts is the share of neighbours with another prediction, and for
+    two classes all of it is the criterion of two.
+
+    Args:
+      sweeps: of each class.
+      criterion: of a grid of two classes, with PV as a term.
+
+    Returns:
+      Scores ``[r, g, k]``; infinite where a class has no label. Those of the criterion itself for one grid, of two
+      classes.
+    """
+    count = len(sweeps)
+    if count == 1:
+        return criterion(sweeps[0])
+    each = [criterion(sweep._replace(pv=sweep.pv * 2 / count)) for sweep in sweeps]
+    return np.where(np.any(unmatched(sweeps), axis=0)[:, None, None], np.inf, np.sum(each, axis=0) / 2)
+
+
+def class_model(sweeps: Sequence[Any], index: tuple[int, int, int]) -> PVMinCq:
+    """The votes of all classes at one point of the grid. Nothing is solved again.
+
+    Args:
+      sweeps: of each class.
+      index: (radius, gamma, margin).
+
+    Returns:
+      A `PVMinCq`; of more than two classes with weights ``[c, n]``, scaled to the smallest of the classes' margins,
+      with margin, mu_max, c_bound and kkt_residual ``[c]``, and with labels ``[c, m]``.
+    """
+    models = [model_at(sweep, index) for sweep in sweeps]
+    if len(models) == 1:
+        return models[0]
+    of_class = ("weights", "margin", "mu_max", "c_bound", "kkt_residual", "labels")
+    stacked: Any = {name: np.stack([np.asarray(getattr(one, name)) for one in models]) for name in of_class}
+    stacked["weights"] = stacked["weights"] * (np.min(stacked["margin"]) / stacked["margin"])[:, None]
+    return models[0]._replace(**stacked)
+
+
+def fit_transport_classes(
+    source: np.ndarray,
+    labels: np.ndarray,
+    target: np.ndarray,
+    *,
+    names: np.ndarray,
+    criterion: Callable[[Any], np.ndarray],
+    radii: np.ndarray,
+    margins: np.ndarray,
+    gammas: np.ndarray | None,
+    draws: int,
+    seed: int,
+    voters: VoterKind,
+    margin_unit: MarginUnit,
+    metric: Metric,
+) -> tuple[PVMinCq, Choice, tuple[TransportSweep, ...]]:
+    """`pvmincq_jax.fit_transport_validated` of more than two classes, on checked arrays.
+
+    Args:
+      source: ``[m_s, d]``.
+      labels: of each class against the rest ``[c, m_s]``.
+      target: ``[m_t, d]``.
+      names: of the classes, for errors.
+      criterion: this and all that follow as in `pvmincq_jax.fit_transport_validated`.
+      radii: absolute.
+      margins: to choose from.
+      gammas: to choose from.
+      draws: matchings per radius.
+      seed: of the matchings.
+      voters: who votes.
+      margin_unit: how to read ``margins``.
+      metric: of the matching.
+
+    Returns:
+      The votes, the point chosen, and the grid of each class.
+    """
+    transports = draw_transports(source, class_numbers(labels), target, radii, draws, seed, metric)
+    gammas = grid_gammas(gammas, target, voters)
+    sweeps = check_matched(moved_classes(transports, labels, target, gammas, margins, margin_unit, voters), names)
+    choice = choose(sweeps[0], class_scores(sweeps, criterion))
+    return class_model(sweeps, choice.grid_index), choice, sweeps

@@ -1,0 +1,115 @@
+"""More than two classes: a vote of each class against the rest, and the class whose vote is the largest.
+
+Labels of c classes are c rows of labels in {-1, +1}, and each row is a lane of the engine. Votes, factors, matchings
+and moved points do not depend on the labels: the classes share them.
+
+In each row the class weighs as much as all others together: else the rest would outvote each of ten equal classes.
+The vote of a class is divided by its first moment mu_c, so that all votes have one scale, and the largest is the
+prediction. By how much a class is ahead of the best other one is above 0 exactly where it is predicted, and so stands
+for a vote of two classes, this one and the rest, wherever a grid is judged: a point whose prediction is wrong is wrong
+for two classes, so that half the sum of these risks is the risk of the prediction.
+"""
+
+import numpy as np
+
+from pvmincq_jax._types import MarginUnit
+
+__all__: list[str] = []
+
+
+def one_against_rest(numbers: np.ndarray, count: int) -> np.ndarray:
+    """Labels of each class against the rest ``[c, m]`` in {-1, +1}, from class numbers ``[m]``.
+
+    Example:
+      >>> one_against_rest(np.array([0, 2, 1]), 3)
+      array([[ 1., -1., -1.],
+             [-1., -1.,  1.],
+             [-1.,  1., -1.]])
+    """
+    return np.where(numbers == np.arange(count)[:, None], 1.0, -1.0)
+
+
+def class_numbers(labels: np.ndarray) -> np.ndarray:
+    """What tells the classes apart ``[m]``: labels of two classes themselves, or the number of the row that has +1.
+
+    Example:
+      >>> class_numbers(np.array([1.0, -1.0])), class_numbers(np.array([[1.0, -1.0], [-1.0, -1.0], [-1.0, 1.0]]))
+      (array([ 1., -1.]), array([0, 2]))
+    """
+    return labels if labels.ndim == 1 else np.argmax(labels, axis=0)
+
+
+def as_heavy(labels: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Labels and weights under which both sides of each row are equally heavy.
+
+    With p = (1 + l) / 2 the share of the class in a label and P its mean, the point is of the class with weight
+    w p / P / 2 and of the rest with w (1 - p) / (1 - P) / 2. The new weight is the sum of the two, the new label their
+    difference over the sum.
+
+    Args:
+      labels: in [-1, 1], ``[..., m]``.
+      weights: ``[..., m]``.
+
+    Returns:
+      Labels and weights ``[..., m]``. Where one side is empty, the other is all there is.
+
+    Example:
+      >>> labels, weights = as_heavy(np.array([1.0, -1.0, -1.0, 0.0]), np.array([1.0, 1.0, 1.0, 0.0]))
+      >>> labels, weights
+      (array([ 1., -1., -1.,  0.]), array([1.5 , 0.75, 0.75, 0.  ]))
+    """
+    sides = weights * (1 + labels) / 2, weights * (1 - labels) / 2
+    total = np.sum(weights, axis=-1, keepdims=True)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        own, rest = (np.nan_to_num(side * total / np.sum(side, axis=-1, keepdims=True)) / 2 for side in sides)
+        return np.where(own + rest > 0, (own - rest) / (own + rest), 0.0), own + rest
+
+
+def ahead(values: np.ndarray) -> np.ndarray:
+    """How far each class is ahead of the best other one ``[c, ...]``: above 0 for the largest vote, below 0 for others.
+
+    Of equal votes the first class has the largest, as in a prediction. NaN for all classes where one is not a number.
+
+    Args:
+      values: of the votes, in one scale ``[c, ...]``.
+
+    Returns:
+      ``[c, ...]``.
+
+    Example:
+      >>> ahead(np.array([[0.5, 0.0], [0.2, -0.5], [-0.4, -0.1]]))
+      array([[ 0.3,  0.1],
+             [-0.3, -0.5],
+             [-0.9, -0.1]])
+    """
+    second, best = np.partition(values, len(values) - 2, axis=0)[-2:]
+    largest = np.arange(len(values)).reshape(-1, *[1] * (values.ndim - 1)) == np.argmax(values, axis=0)
+    least = np.finfo(values.dtype).tiny
+    # Smallest numbers in place of 0: there is a prediction where votes are equal, too.
+    found = np.where(largest, np.maximum(best - second, least), np.minimum(values - best, -least))
+    return np.where(np.any(np.isnan(values), axis=0), np.nan, found)
+
+
+def lanes_ahead(
+    values: np.ndarray, mu_max: np.ndarray, margins: np.ndarray, unit: MarginUnit, classes: int, radii: int
+) -> np.ndarray:
+    """`ahead` on the lanes of a grid; with two classes, which are one lane, the values themselves.
+
+    Args:
+      values: of the votes ``[L, k, m]``; lanes count folds, then classes, then radii.
+      mu_max: the lanes' largest margins ``[L]``.
+      margins: ``[k]``.
+      unit: of the margins.
+      classes: c, or 1 for the labels of two classes.
+      radii: how many.
+
+    Returns:
+      ``[L, k, m]``.
+    """
+    if classes == 1:
+        return values
+    mu = margins * (mu_max[:, None] if unit == "fraction" else 1.0)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        scaled = values / np.broadcast_to(mu, values.shape[:2])[..., None]
+    each = scaled.reshape(-1, classes, radii, *values.shape[1:])
+    return np.stack([ahead(fold) for fold in each]).reshape(values.shape)
