@@ -3,10 +3,11 @@
 
   python -m experiments.tutorial                     prints every step and writes results/tutorial/tutorial.png, .pdf
   python -m experiments.tutorial --task 50 --seed 7  another task, another draw
+  python -m experiments.tutorial --notebook          writes results/tutorial/tutorial.ipynb, the same for Jupyter
 
-The file is a script in cells: editors that know ``# %%`` run it cell by cell, and jupytext opens it as a notebook.
-Target labels are used in the last step only, for the figure of merit; everything before does without them. The first
-call at a new size compiles for some seconds.
+The file is a script in cells: editors that know ``# %%`` run it cell by cell. Target labels are used in the last step
+only, for the figure of merit; everything before does without them. The first call at a new size compiles for some
+seconds.
 """
 
 # %%
@@ -31,10 +32,16 @@ parser.add_argument("--task", default="40", help="degrees of rotation, or 'trans
 parser.add_argument("--seed", type=int, default=1000, help="of samples, folds and matchings (default: %(default)s)")
 parser.add_argument("--per-class", type=int, default=40, help="points per class and domain (default: %(default)s)")
 parser.add_argument("--out", type=Path, default=Path("results/tutorial"), help="folder (default: %(default)s)")
+parser.add_argument("--notebook", action="store_true", help="write OUT/tutorial.ipynb and stop")
 notebook = "ipykernel" in sys.modules  # whose command line is not ours
 options = parser.parse_args([] if notebook else None)
 if options.seed < 0 or options.per_class < 8:
     parser.error("--seed must be at least 0, and --per-class at least 8")
+if options.notebook:
+    from experiments.notebook import write_notebook
+
+    write_notebook(Path(__file__), options.out / "tutorial.ipynb")
+    parser.exit(0, f"written: {options.out / 'tutorial.ipynb'}\n")
 
 # Gaussian Gram matrices want float64. Estimators and sweeps see to it themselves; our own calls below do not.
 jax.config.update("jax_enable_x64", True)

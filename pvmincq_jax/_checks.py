@@ -38,9 +38,9 @@ def check_numbers(name: str, value: Any) -> np.ndarray:
     """Numbers, as an array; text is not read as a number."""
     array = np.asarray(value)
     if not np.issubdtype(array.dtype, np.number) and array.dtype != bool:
-        if array.ndim == 0:
-            raise ValueError(f"{name} must be a number; it is {value!r}")
-        raise ValueError(f"{name} must hold numbers; its dtype is {array.dtype}")
+        strange = next((entry for entry in array.ravel().tolist() if not isinstance(entry, float | int)), array.dtype)
+        said = "be a number; it is" if array.ndim == 0 else "hold numbers; it holds"
+        raise ValueError(f"{name} must {said} {strange!r}")
     return array
 
 

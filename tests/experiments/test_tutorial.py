@@ -1,5 +1,7 @@
-"""The tutorial runs from the first step to the last, and is a notebook as well as a script."""
+"""The tutorial is a notebook as well as a script, and runs from its first cell to its last."""
 
+import ast
+import json
 import re
 import runpy
 from pathlib import Path
@@ -21,10 +23,25 @@ def run(monkeypatch, *arguments):
     return runpy.run_module("experiments.tutorial", run_name="__main__")
 
 
+@pytest.fixture
+def notebook(monkeypatch, tmp_path):
+    """The cells that ``--notebook`` writes."""
+    with pytest.raises(SystemExit) as stopped:
+        run(monkeypatch, "--notebook", "--out", str(tmp_path / "book"))
+    assert stopped.value.code == 0
+    written = json.loads((tmp_path / "book" / "tutorial.ipynb").read_text())
+    assert written["nbformat"] == 4
+    return [(cell["cell_type"], "".join(cell["source"])) for cell in written["cells"]]
+
+
 @pytest.mark.usefixtures("one_gamma")
-def test_ten_steps(monkeypatch, tmp_path, capsys):
+def test_ten_steps(monkeypatch, tmp_path, capsys, notebook):
     before = plt.get_fignums()
-    names = run(monkeypatch, "--task", "30", "--per-class", "10", "--out", str(tmp_path / "new"))
+    monkeypatch.setattr("sys.argv", ["tutorial", "--task", "30", "--per-class", "10", "--out", str(tmp_path / "new")])
+    names = {"__name__": "__main__", "__doc__": None}
+    for kind, source in notebook:
+        if kind == "code":
+            exec(source, names)
     out = capsys.readouterr().out
     assert [int(number) for number in re.findall(r"^ ?(\d+)\. ", out, flags=re.MULTILINE)] == [
         *range(1, 7),
@@ -41,13 +58,13 @@ def test_ten_steps(monkeypatch, tmp_path, capsys):
     assert plt.get_fignums() == before
 
 
-def test_cells():
-    kinds = re.findall(r"^# %%( \[markdown\])?$", TEXT, flags=re.MULTILINE)
-    assert kinds == [" [markdown]", ""] * 11
-    assert re.findall(r"^# ## (\d+)\.", TEXT, flags=re.MULTILINE) == [str(step) for step in range(1, 11)]
-    cells = re.split(r"^# %%.*$", TEXT, flags=re.MULTILINE)[1:]
-    for number, cell in enumerate(cells):
-        compile(cell, f"cell {number}", "exec")
+def test_cells(notebook):
+    assert [kind for kind, _ in notebook] == ["markdown", "code"] * 11
+    assert notebook[0][1].startswith("PV-MinCq in ten steps")
+    assert [text.split(".")[0] for _, text in notebook[2::2]] == [f"## {step}" for step in range(1, 11)]
+    # Nothing of the script is lost: its lines without comments are those of the cells of code.
+    code = ast.unparse(ast.parse("\n".join(source for _, source in notebook[1::2])))
+    assert ast.unparse(ast.parse(TEXT).body[1:]) == code
 
 
 @pytest.mark.parametrize(
