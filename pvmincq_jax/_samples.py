@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pvmincq_jax._checks import check_count, check_task
+from pvmincq_jax._checks import check_count, check_length, check_points, check_same_dimension, check_task
 from pvmincq_jax._types import ArrayLike
 
 __all__: list[str] = []
@@ -56,12 +56,19 @@ def prepare(source: ArrayLike, source_labels: ArrayLike, target: ArrayLike) -> S
 
     Args:
       source: ``[m_s, d]``.
-      source_labels: ``[m_s]`` in {-1, +1}, both classes present.
+      source_labels: ``[m_s]`` in {-1, +1}, both classes present; or numbers from 0 of more than two classes.
       target: ``[m_t, d]``.
 
     Returns: a `Sample`.
     """
-    check_task(source, source_labels, target)
+    kinds = np.unique(source_labels)
+    if kinds.size > 2 and np.array_equal(kinds, np.arange(kinds.size)):
+        check_points("source", source)
+        check_points("target", target)
+        check_same_dimension("source", source, "target", target)
+        check_length("source_labels", source_labels, np.shape(source)[0], "sample point")
+    else:
+        check_task(source, source_labels, target)
     source, target = np.asarray(source, dtype=float), np.asarray(target, dtype=float)
     labels = np.asarray(source_labels, dtype=float)
     here, there = canonical_order(source, labels), canonical_order(target)

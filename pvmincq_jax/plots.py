@@ -10,11 +10,12 @@ import numpy as np
 
 __all__ = ["plot_criterion", "plot_transfer"]
 
-# Label, marker and colours: dark circles against light squares with an edge.
-_CLASSES = (
-    (1.0, {"marker": "o", "color": "#08306b", "edgecolor": "#08306b"}),
-    (-1.0, {"marker": "s", "color": "#fdae6b", "edgecolor": "#7f2704"}),
+# Marker and colours of the classes: dark circles against light squares with an edge where there are two.
+_TWO = (
+    {"marker": "s", "color": "#fdae6b", "edgecolor": "#7f2704"},
+    {"marker": "o", "color": "#08306b", "edgecolor": "#08306b"},
 )
+_MARKERS = "osD^v<>pP*hX"
 
 
 def _axis(ax: Any, size: tuple[float, float]) -> Any:
@@ -32,6 +33,21 @@ def _fitted(estimator: Any) -> None:
             f"estimator must be a fitted PVMinCqClassifier; this {type(estimator).__name__} has no pairs_. Call fit "
             "or fit_domains first"
         )
+
+
+def _classes(estimator: Any) -> list[tuple[Any, np.ndarray, dict[str, str]]]:
+    """Of each class its name, which source points are of it ``[m_s]``, and how they look."""
+    names, labels = estimator.classes_, estimator.source_labels_
+    if len(names) == 2:
+        return [(names[k], labels == sign, _TWO[k]) for k, sign in ((1, 1.0), (0, -1.0))]
+    import matplotlib
+
+    shades = matplotlib.colormaps["viridis"](np.linspace(0, 1, len(names)))
+    looks = [
+        {"marker": _MARKERS[k % len(_MARKERS)], "color": matplotlib.colors.to_hex(shade), "edgecolor": "black"}
+        for k, shade in enumerate(shades)
+    ]
+    return list(zip(names, labels > 0, looks))
 
 
 def plot_transfer(estimator: Any, *, features: tuple[int, int] = (0, 1), ax: Any = None) -> Any:
@@ -75,10 +91,8 @@ def plot_transfer(estimator: Any, *, features: tuple[int, int] = (0, 1), ax: Any
         alpha=shade,
         zorder=0,
     )
-    for sign, look in _CLASSES:
-        rows = estimator.source_labels_ == sign
-        name = f"source, class {estimator.classes_[int(sign > 0)]}"
-        ax.scatter(*source[rows].T, s=22, linewidths=0.5, label=name, **look)
+    for name, rows, look in _classes(estimator):
+        ax.scatter(*source[rows].T, s=22, linewidths=0.5, label=f"source, class {name}", **look)
     crosses: dict[str, Any] = {"marker": "x", "s": 24, "linewidths": 0.9}
     ax.scatter(*target[matched].T, color="black", label="target, matched", **crosses)
     if not np.all(matched):
@@ -108,7 +122,9 @@ def plot_criterion(estimator: Any, *, ax: Any = None) -> Any:
       ['0.5']
     """
     _fitted(estimator)
-    sweep, choice = estimator.sweep_, estimator.choice_
+    choice = estimator.choice_
+    # The classes share radii, margins and PV.
+    sweep = estimator.sweep_ if len(estimator.classes_) == 2 else estimator.sweep_[0]
     row, gamma, column = choice.grid_index
     scores = np.where(np.isfinite(choice.scores), choice.scores, np.nan)[:, gamma, :]
     if np.all(np.isnan(scores)):

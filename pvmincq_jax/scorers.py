@@ -16,6 +16,7 @@ import numpy as np
 
 from pvmincq_jax._checks import check_count
 from pvmincq_jax._sklearn import seed_of, signs, source_rows
+from pvmincq_jax.adaptation.classes import class_numbers
 from pvmincq_jax.adaptation.criteria import risk_plus_pv
 from pvmincq_jax.adaptation.resampling import reverse_validation
 from pvmincq_jax.matching.matching import perturbed_variation
@@ -158,7 +159,7 @@ class RsPvScorer(_DomainScorer):
 
 
 class ReverseValidationScorer(_DomainScorer):
-    """Minus the error of reverse validation, for any classifier of two classes, fitted or not (section 3.4).
+    """Minus the error of reverse validation, for any classifier, fitted or not (section 3.4).
 
     The scorer makes its own folds of the points it is given and fits clones of the estimator, towards the target and
     back again, see `pvmincq_jax.reverse_validation`: the labels it judges by are seen by none of the two models. So it
@@ -191,12 +192,13 @@ class ReverseValidationScorer(_DomainScorer):
     def score(self, estimator: Any, X: Any, y: Any, sample_domain: Any = None) -> float:
         """What a call returns."""
         x, _, source, known = _split(X, y, sample_domain)
-        classes, labels = signs(known)
+        classes, rows = signs(known)
+        two = rows.ndim == 1
         # skada tells masked labels by -1; where that is a class of its own, or labels are text, any label will do.
         masked = -1 if np.issubdtype(classes.dtype, np.number) and -1 not in classes else classes[0]
 
         def fit(there: np.ndarray, own: np.ndarray, target: np.ndarray, params: Any, seed: int) -> Any:
-            names = np.where(own > 0, classes[1], classes[0])
+            names = classes[(own > 0).astype(int) if two else own.astype(int)]
             model = clone(estimator)
             with config_context(enable_metadata_routing=True):
                 if not _takes(model, "fit", "sample_domain"):
@@ -207,7 +209,9 @@ class ReverseValidationScorer(_DomainScorer):
 
         def decision(model: Any, points: np.ndarray) -> np.ndarray:
             predicted = _call(model, "predict", points, np.full(len(points), _TARGET))
-            return np.where(predicted == classes[1], 1.0, -1.0)
+            against_rest = np.where(predicted[:, None] == classes, 1.0, -1.0)
+            return against_rest[:, 1] if two else against_rest
 
         folds, seed = check_count("folds", self.folds, 2), seed_of(self.random_state)
+        labels = class_numbers(rows)
         return -float(reverse_validation(fit, decision, x[source], labels, x[~source], [None], folds, seed)[0])

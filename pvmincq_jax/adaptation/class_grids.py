@@ -15,10 +15,12 @@ from pvmincq_jax.adaptation.criteria import Choice, choose
 from pvmincq_jax.adaptation.grid import Lanes, solve_grid
 from pvmincq_jax.adaptation.model import PVMinCq, model_at
 from pvmincq_jax.adaptation.sweeps import Sweep, check_solved, grid_gammas
-from pvmincq_jax.adaptation.transport import Transport
-from pvmincq_jax.adaptation.transport_sweeps import TransportSweep, draw_transports, voting_kernels
-from pvmincq_jax.matching.space import Metric
-from pvmincq_jax.voting.families import VoterKind, make_voters
+from pvmincq_jax.adaptation.transport import Transport, barycentres
+from pvmincq_jax.adaptation.transport_sweeps import TransportSweep
+from pvmincq_jax.matching.graph import check_reach, space_graph
+from pvmincq_jax.matching.matching import draw_matchings
+from pvmincq_jax.matching.space import Metric, make_space
+from pvmincq_jax.voting.families import VoterKind, make_voters, on_points
 
 __all__: list[str] = []
 
@@ -81,8 +83,10 @@ def moved_classes(
         sample = as_heavy(labels, np.broadcast_to(np.asarray(transport.weights), labels.shape))
         for family in row:
             votes = family.votes(transport.moved)
-            mask = np.tile(voting_kernels(voters, transport, votes.shape[1]), (len(labels), 1))
-            figures.append(solve_grid(votes, Lanes(*sample, mask), margins, unit=unit))
+            # Kernels on points that were never matched do not vote.
+            mask = np.asarray(transport.weights) > 0 if on_points(voters) else np.ones(votes.shape[1], bool)
+            lanes = Lanes(*sample, np.tile(mask, (len(labels), 1)))
+            figures.append(solve_grid(votes, lanes, margins, unit=unit))
             mu = margins * (figures[-1].mu_max[:, None] if unit == "fraction" else 1.0)
             scaled = figures[-1].weights / np.broadcast_to(mu, (len(labels), len(margins)))[..., None]
             moved.append(ahead(scaled @ votes.T))
@@ -208,7 +212,11 @@ def fit_transport_classes(
     Returns:
       The votes, the point chosen, and the grid of each class.
     """
-    transports = draw_transports(source, class_numbers(labels), target, radii, draws, seed, metric)
+    graph = check_reach(space_graph(make_space(source, target, metric, ties=class_numbers(labels)), float(radii.max())))
+    transports = []
+    for radius in radii[radii >= np.min(graph.distances)]:
+        drawn = draw_matchings(graph.within(float(radius)), draws, seed=seed)
+        transports.append(barycentres(source, target, drawn.expected, drawn.pv, float(radius)))
     gammas = grid_gammas(gammas, target, voters)
     sweeps = check_matched(moved_classes(transports, labels, target, gammas, margins, margin_unit, voters), names)
     choice = choose(sweeps[0], class_scores(sweeps, criterion))

@@ -1,6 +1,8 @@
 """Validation of any fit function without target labels: cross-validation, reverse validation, and R_S + PV.
 
 A fit function is ``fit(source, source_labels, target, params, seed) -> model`` with ``decision(model, x) -> [m]``.
+Labels are -1 and +1; or numbers from 0 of more than two classes, and ``decision(model, x) -> [m, c]`` has a value for
+each.
 Folds are drawn from the points and the seed alone, so the scores do not depend on the order of the rows.
 """
 
@@ -22,8 +24,17 @@ FitGrid = Callable[[np.ndarray, np.ndarray, np.ndarray, Sequence[Any], int], Seq
 
 
 def _error(values: np.ndarray, labels: np.ndarray) -> float:
-    """The share of wrong signs; 0 has no sign and is wrong, and so is what is not a number."""
-    return float(np.mean(~(labels * values > 0)))
+    """The share of wrong signs, or of classes; 0 has no sign and is wrong, and so is what is not a number."""
+    return float(np.mean(~(labels * values > 0) if values.ndim == 1 else np.argmax(values, axis=1) != labels))
+
+
+def _answers(values: np.ndarray) -> np.ndarray:
+    """Labels ``[m]``: signs, +1 for 0, or numbers of the classes with the largest values."""
+    return np.where(values >= 0, 1.0, -1.0) if values.ndim == 1 else np.argmax(values, axis=1)
+
+
+def _class_sizes(labels: np.ndarray) -> list[int]:
+    return np.unique(labels, return_counts=True)[1].tolist()
 
 
 def _fit_all(
@@ -69,7 +80,7 @@ def cross_validation(
       Errors ``[len(grid)]``, the lower the better.
     """
     sample = prepare(source, source_labels, target)
-    check_folds(folds, int(np.sum(sample.labels < 0)), int(np.sum(sample.labels > 0)))
+    check_folds(folds, *_class_sizes(sample.labels))
     numbers = fold_numbers(sample.source, sample.labels, folds, seed)
     errors = np.zeros((folds, len(grid)))
     for fold in range(folds):
@@ -117,7 +128,7 @@ def reverse_validation(
       Errors ``[len(grid)]``, the lower the better.
     """
     sample = prepare(source, source_labels, target)
-    check_folds(folds, int(np.sum(sample.labels < 0)), int(np.sum(sample.labels > 0)), sample.target.shape[0])
+    check_folds(folds, *_class_sizes(sample.labels), sample.target.shape[0])
     source_numbers = fold_numbers(sample.source, sample.labels, folds, seed)
     target_numbers = fold_numbers(sample.target, None, folds, seed)
     errors = np.zeros((folds, len(grid)))
@@ -126,7 +137,7 @@ def reverse_validation(
         there = sample.target[target_numbers != fold]
         own = np.broadcast_to(sample.labels[rest], (len(grid), int(np.sum(rest))))
         forward = _fit_all(fit, fit_grid, sample.source[rest], own, there, grid, seed)
-        given = np.array([np.where(decision(model, there) >= 0, 1.0, -1.0) for model in forward])
+        given = np.array([_answers(decision(model, there)) for model in forward])
         constant = np.all(given == given[:, :1], axis=1)
         errors[fold] = [np.mean(sample.labels[held] != labels_there[0]) for labels_there in given]
         both = np.flatnonzero(~constant)

@@ -137,11 +137,10 @@ def pv_transport_mincq(
     family = make_voters(voters, np.asarray(transport.moved), gamma)
     votes = family.votes(transport.moved)
     found = moved_labels(transport, np.asarray(source_labels, float))
-    mask = voting_kernels(voters, transport, votes.shape[1])
-    return learn_vote(family, votes, found, mask, radius, margin, margin_unit)
+    return learn_vote(family, votes, found, _mask(voters, transport, votes.shape[1]), radius, margin, margin_unit)
 
 
-def voting_kernels(voters: VoterKind, transport: Transport, count: int) -> np.ndarray:
+def _mask(voters: VoterKind, transport: Transport, count: int) -> np.ndarray:
     """Kernels on points that were never matched do not vote ``[n]``."""
     return np.asarray(transport.weights) > 0 if on_points(voters) else np.ones(count, bool)
 
@@ -194,32 +193,18 @@ def transport_sweep(
     gammas = grid_gammas(gammas, target, voters)
     unit, values = ("bottleneck", RADIUS_MULTIPLES) if radii is None else (radius_unit, radii)
     radii = grid_radii(source, target, values, unit, metric)
+    graph = check_reach(space_graph(make_space(source, target, metric, ties=labels), float(radii.max())))
+    # A radius that reaches nobody gives nothing to learn from.
+    radii = radii[[bool(np.any(graph.distances <= radius)) for radius in radii]]
+    transports = []
     with progress_bar(progress, len(radii) * (1 + len(gammas)), "transport") as advance:
-        transports = draw_transports(source, labels, target, radii, draws, seed, metric, advance)
+        for radius in radii:
+            drawn = draw_matchings(graph.within(float(radius)), draws, seed=seed)
+            transports.append(barycentres(source, target, drawn.expected, drawn.pv, float(radius)))
+            advance(1)
         return learn_on_moved(
             transports, labels, target, gammas, margins, margin_unit, voters, mesh=mesh, advance=advance
         )
-
-
-def draw_transports(
-    source: np.ndarray,
-    kinds: np.ndarray,
-    target: np.ndarray,
-    radii: np.ndarray,
-    draws: int,
-    seed: int,
-    metric: Metric,
-    advance: Callable[[int], None] = lambda steps: None,
-) -> list[Transport]:
-    """`pv_transport` at each radius, all from one graph; a radius that reaches nobody is left out."""
-    graph = check_reach(space_graph(make_space(source, target, metric, ties=kinds), float(radii.max())))
-    transports = []
-    for radius in radii:
-        advance(1)
-        if np.any(graph.distances <= radius):
-            drawn = draw_matchings(graph.within(float(radius)), draws, seed=seed)
-            transports.append(barycentres(source, target, drawn.expected, drawn.pv, float(radius)))
-    return transports
 
 
 def learn_on_moved(
@@ -261,7 +246,7 @@ def learn_on_moved(
     lanes = Lanes(
         np.stack([source_labels for _ in flat]),
         np.stack([np.asarray(one.weights) for one, _ in flat]),
-        np.stack([voting_kernels(voters, one, count) for one, _ in flat]),
+        np.stack([_mask(voters, one, count) for one, _ in flat]),
     )
     figures = solve_grid(votes, lanes, margins, unit=unit, mesh=mesh, advance=advance)
     check_solved(figures.status)
