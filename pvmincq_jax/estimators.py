@@ -30,13 +30,14 @@ from pvmincq_jax._types import MarginUnit, RadiusUnit
 from pvmincq_jax.adaptation.criteria import transport_criterion
 from pvmincq_jax.adaptation.model import model_at
 from pvmincq_jax.adaptation.own import own_grid
-from pvmincq_jax.adaptation.sweeps import Centers, Sweep, label_grid
+from pvmincq_jax.adaptation.seats import MOST_VOTERS, Centers
+from pvmincq_jax.adaptation.sweeps import Sweep, label_grid
 from pvmincq_jax.adaptation.transport_sweeps import MARGIN_FRACTIONS as MOVED_FRACTIONS
 from pvmincq_jax.adaptation.transport_sweeps import RADIUS_MULTIPLES
 from pvmincq_jax.adaptation.validate import ValidatedTransport, fit_transport_validated
 from pvmincq_jax.matching.curve import PV_LEVELS, grid_radii
 from pvmincq_jax.matching.space import Metric
-from pvmincq_jax.voting.families import VoterKind, make_voters, on_points
+from pvmincq_jax.voting.families import VoterKind, on_points
 
 __all__ = ["MinCqClassifier", "PVMinCqClassifier"]
 
@@ -50,6 +51,7 @@ class MinCqClassifier(VoteClassifier):
       gamma: of the kernels; a number, a list to choose from, or None for 1/2, 2 and 8 over the median squared distance.
       margin: mu; a number, a list to choose from, or None for a list.
       margin_unit: "fraction" of the largest margin that the sample allows, in (0, 1], or "absolute".
+      most_voters: how many kernels at most; see `pvmincq_jax.pv_mincq`.
       stumps: thresholds per feature, for "stumps".
       folds: of the cross-validation that chooses what is not given; fewer if the smaller class has fewer points. Ties
         go to the smallest gamma, then to the largest margin.
@@ -89,6 +91,7 @@ class MinCqClassifier(VoteClassifier):
         gamma: Given = None,
         margin: Given = None,
         margin_unit: MarginUnit = "fraction",
+        most_voters: int = MOST_VOTERS,
         stumps: int = 10,
         folds: int = 5,
         random_state: Any = 0,
@@ -98,6 +101,7 @@ class MinCqClassifier(VoteClassifier):
         self.gamma = gamma
         self.margin = margin
         self.margin_unit = margin_unit
+        self.most_voters = most_voters
         self.stumps = stumps
         self.folds = folds
         self.random_state = random_state
@@ -116,16 +120,12 @@ class MinCqClassifier(VoteClassifier):
         margins = margin_list(self.margin, self.margin_unit)
         gammas = gamma_list(self.gamma, task.source, self.voters)
         folds = fold_count(self.folds, task.labels, margins.size * gammas.size)
-
-        def family(gamma: float) -> Any:
-            return make_voters(self.voters, task.source, gamma, self.stumps)
-
-        seated, seed = on_points(self.voters), seed_of(self.random_state)
-        sweep = own_grid(task.source, task.labels, family, gammas, margins, self.margin_unit, folds, seed, seated)
+        grid = gammas, margins, self.margin_unit, folds, seed_of(self.random_state)
+        sweep = own_grid(task.source, task.labels, self.voters, *grid, most_voters=self.most_voters, stumps=self.stumps)
         choice = chosen(sweep, "rs")
         self._learnt(model_at(sweep, choice.grid_index), choice, sweep)
         self.cv_risk_ = choice.scores[0]
-        self.gammas_, self.margins_ = gammas if seated else None, margins
+        self.gammas_, self.margins_ = gammas if on_points(self.voters) else None, margins
         return self
 
 
@@ -160,6 +160,7 @@ class PVMinCqClassifier(VoteClassifier):
         to values in [-1, 1], or a family such as `pvmincq_jax.StumpVoters`.
       centers: where kernels sit: on "target" points (those matched), "source" points, or "both". In the transport form
         they sit on the moved points.
+      most_voters: how many kernels at most; see `pvmincq_jax.pv_mincq`.
       metric: of the matching, see `pvmincq_jax.match`.
       folds: of the source, for the source risk; fewer if the smaller class has fewer points.
       random_state: of folds and matchings: a seed, a `numpy.random.RandomState`, or None.
@@ -222,6 +223,7 @@ class PVMinCqClassifier(VoteClassifier):
         criterion: str | Callable[[Any], np.ndarray] | None = None,
         voters: VoterKind = "rbf",
         centers: Centers = "target",
+        most_voters: int = MOST_VOTERS,
         metric: Metric = "euclidean",
         folds: int = 5,
         random_state: Any = 0,
@@ -237,6 +239,7 @@ class PVMinCqClassifier(VoteClassifier):
         self.criterion = criterion
         self.voters = voters
         self.centers = centers
+        self.most_voters = most_voters
         self.metric = metric
         self.folds = folds
         self.random_state = random_state
@@ -305,12 +308,8 @@ class PVMinCqClassifier(VoteClassifier):
         draws, seed = check_count("draws", 16 if self.draws is None else self.draws, 1), seed_of(self.random_state)
         folds = fold_count(self.folds, task.labels, margins.size * gammas.size * radii.size)
         if task.single:
-
-            def family(gamma: float) -> Any:
-                return make_voters(self.voters, task.source, gamma)
-
-            seated = on_points(self.voters)
-            sweep = own_grid(task.source, task.labels, family, gammas, margins, self.margin_unit, folds, seed, seated)
+            grid = gammas, margins, self.margin_unit, folds, seed
+            sweep = own_grid(task.source, task.labels, self.voters, *grid, most_voters=self.most_voters)
         else:
             sweep = label_grid(
                 task.source,
@@ -326,6 +325,7 @@ class PVMinCqClassifier(VoteClassifier):
                 self.voters,
                 self.centers,
                 self.metric,
+                most_voters=self.most_voters,
             )
         choice = chosen(sweep, "label_criterion" if self.criterion is None else self.criterion)
         return model_at(sweep, choice.grid_index), choice, sweep
@@ -350,6 +350,7 @@ class PVMinCqClassifier(VoteClassifier):
             gammas=gammas if on_points(self.voters) else None,
             seed=seed_of(self.random_state),
             voters=self.voters,
+            most_voters=self.most_voters,
             metric=self.metric,
         )
 
