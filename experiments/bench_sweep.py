@@ -17,7 +17,7 @@ from threadpoolctl import threadpool_limits
 
 import pvmincq_jax as pvm
 from experiments.bench_common import PeakMemory, cvxopt_box, device_for_each_core, emit, versions
-from pvmincq_jax.adaptation.sweeps import everybody_and_folds
+from pvmincq_jax.adaptation.seats import everybody_and_folds
 from pvmincq_jax.datasets import moons_task
 
 __all__ = ["add_arguments", "run"]

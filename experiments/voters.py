@@ -13,7 +13,7 @@ import pvmincq_jax as pvm
 from experiments.cells import Settings, accuracy
 from experiments.command import Command, as_table, names, number, write
 from experiments.study import run_accuracies
-from pvmincq_jax.adaptation.sweeps import Centers
+from pvmincq_jax.adaptation.seats import Centers
 from pvmincq_jax.datasets import TASKS
 
 __all__ = ["compute", "main"]

@@ -12,7 +12,8 @@ from pvmincq_jax._sklearn import (
 )
 from pvmincq_jax._types import MarginUnit
 from pvmincq_jax.adaptation.own import own_grid
-from pvmincq_jax.voting.families import VoterKind, make_voters, on_points
+from pvmincq_jax.adaptation.seats import MOST_VOTERS
+from pvmincq_jax.voting.families import VoterKind, on_points
 
 __all__: list[str] = []
 
@@ -26,6 +27,7 @@ class MinCqClassifier(VoteClassifier):
       gamma: of the kernels; a number, a list to choose from, or None for 1/2, 2 and 8 over the median squared distance.
       margin: mu; a number, a list to choose from, or None for a list.
       margin_unit: "fraction" of the largest margin that the sample allows, in (0, 1], or "absolute".
+      most_voters: how many kernels at most; see `pvmincq_jax.pv_mincq`.
       stumps: thresholds per feature, for "stumps".
       folds: of the cross-validation that chooses what is not given; fewer if the smallest class has fewer points. None
         for 5, or 2 with more than two classes. Ties go to the smallest gamma, then to the largest margin.
@@ -68,6 +70,7 @@ class MinCqClassifier(VoteClassifier):
         gamma: Given = None,
         margin: Given = None,
         margin_unit: MarginUnit = "fraction",
+        most_voters: int = MOST_VOTERS,
         stumps: int = 10,
         folds: int | None = None,
         random_state: Any = 0,
@@ -77,6 +80,7 @@ class MinCqClassifier(VoteClassifier):
         self.gamma = gamma
         self.margin = margin
         self.margin_unit = margin_unit
+        self.most_voters = most_voters
         self.stumps = stumps
         self.folds = folds
         self.random_state = random_state
@@ -95,13 +99,9 @@ class MinCqClassifier(VoteClassifier):
         margins = margin_list(self.margin, self.margin_unit)
         gammas = gamma_list(self.gamma, task.source, self.voters)
         folds = fold_count(self.folds, task.labels, margins.size * gammas.size)
-
-        def family(gamma: float) -> Any:
-            return make_voters(self.voters, task.source, gamma, self.stumps)
-
-        seated, seed = on_points(self.voters), seed_of(self.random_state)
-        sweep = own_grid(task.source, task.labels, family, gammas, margins, self.margin_unit, folds, seed, seated)
+        grid = gammas, margins, self.margin_unit, folds, seed_of(self.random_state)
+        sweep = own_grid(task.source, task.labels, self.voters, *grid, most_voters=self.most_voters, stumps=self.stumps)
         self._learnt(*self._chosen(sweep, task.labels, "rs"))
         self.cv_risk_ = self.choice_.scores[0]
-        self.gammas_, self.margins_ = gammas if seated else None, margins
+        self.gammas_, self.margins_ = gammas if on_points(self.voters) else None, margins
         return self

@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pvmincq_jax._checks import check_count, check_length, check_points, check_same_dimension, check_task
+from pvmincq_jax._distances import squared_distances
 from pvmincq_jax._types import ArrayLike
 
 __all__: list[str] = []
@@ -103,6 +104,40 @@ def fold_numbers(points: np.ndarray, labels: np.ndarray | None, folds: int, seed
     numbers = np.empty(points.shape[0], dtype=int)
     numbers[np.concatenate(shuffled)] = np.arange(points.shape[0]) % folds
     return numbers
+
+
+def spread_rows(points: np.ndarray, most: int, seed: int) -> np.ndarray:
+    """Rows of a sample that stand for all of it, spread over it as k-means++ starts.
+
+    The first is drawn evenly, each next one in proportion to its squared distance from the nearest of those before it.
+    No two of them coincide. A shorter list is the beginning of a longer one.
+
+    Args:
+      points: ``[m, d]``.
+      most: how many at most.
+      seed: of the draws.
+
+    Returns:
+      Row numbers ``[n]``, in the order in which they were drawn; all of them, in their own order, if m <= most. The
+      points that they name do not depend on the order of the rows.
+
+    Example:
+      >>> points = np.array([[0.0], [0.1], [5.0], [5.1]])
+      >>> points[spread_rows(points, 2, seed=0)].round().ravel(), spread_rows(points, 4, seed=0)
+      (array([5., 0.]), array([0, 1, 2, 3]))
+    """
+    if len(points) <= check_count("most", most, 1):
+        return np.arange(len(points))
+    order = canonical_order(points)
+    places = points[order]
+    rng = np.random.default_rng(seed)
+    chosen = [int(rng.integers(len(places)))]
+    nearest = squared_distances(places, places[chosen])[:, 0]
+    while len(chosen) < most and np.any(nearest > 0):
+        up_to = np.cumsum(nearest / np.max(nearest))
+        chosen.append(int(np.searchsorted(up_to, rng.random() * up_to[-1], side="right")))
+        nearest = np.minimum(nearest, squared_distances(places, places[chosen[-1:]])[:, 0])
+    return order[chosen]
 
 
 def check_folds(folds: int, *sizes: int) -> None:

@@ -32,13 +32,14 @@ from pvmincq_jax.adaptation.class_grids import fit_transport_classes
 from pvmincq_jax.adaptation.criteria import Choice, transport_criterion
 from pvmincq_jax.adaptation.model import PVMinCq
 from pvmincq_jax.adaptation.own import own_grid
-from pvmincq_jax.adaptation.sweeps import Centers, label_grid
+from pvmincq_jax.adaptation.seats import MOST_VOTERS, Centers
+from pvmincq_jax.adaptation.sweeps import label_grid
 from pvmincq_jax.adaptation.transport_sweeps import MARGIN_FRACTIONS as MOVED_FRACTIONS
 from pvmincq_jax.adaptation.transport_sweeps import RADIUS_MULTIPLES
 from pvmincq_jax.adaptation.validate import fit_transport_validated
 from pvmincq_jax.matching.curve import PV_LEVELS, grid_radii
 from pvmincq_jax.matching.space import Metric
-from pvmincq_jax.voting.families import VoterKind, make_voters, on_points
+from pvmincq_jax.voting.families import VoterKind, on_points
 
 __all__ = ["MinCqClassifier", "PVMinCqClassifier"]
 
@@ -74,6 +75,7 @@ class PVMinCqClassifier(VoteClassifier):
         to values in [-1, 1], or a family such as `pvmincq_jax.StumpVoters`.
       centers: where kernels sit: on "target" points (those matched), "source" points, or "both". In the transport form
         they sit on the moved points.
+      most_voters: how many kernels at most; see `pvmincq_jax.pv_mincq`.
       metric: of the matching, see `pvmincq_jax.match`.
       folds: of the source, for the source risk; fewer if the smallest class has fewer points. None for 5, or 2 with
         more than two classes.
@@ -140,6 +142,7 @@ class PVMinCqClassifier(VoteClassifier):
         criterion: str | Callable[[Any], np.ndarray] | None = None,
         voters: VoterKind = "rbf",
         centers: Centers = "target",
+        most_voters: int = MOST_VOTERS,
         metric: Metric = "euclidean",
         folds: int | None = None,
         random_state: Any = 0,
@@ -155,6 +158,7 @@ class PVMinCqClassifier(VoteClassifier):
         self.criterion = criterion
         self.voters = voters
         self.centers = centers
+        self.most_voters = most_voters
         self.metric = metric
         self.folds = folds
         self.random_state = random_state
@@ -223,12 +227,8 @@ class PVMinCqClassifier(VoteClassifier):
         draws, seed = check_count("draws", 16 if self.draws is None else self.draws, 1), seed_of(self.random_state)
         folds = fold_count(self.folds, task.labels, margins.size * gammas.size * radii.size)
         if task.single:
-
-            def family(gamma: float) -> Any:
-                return make_voters(self.voters, task.source, gamma)
-
-            seated = on_points(self.voters)
-            sweep = own_grid(task.source, task.labels, family, gammas, margins, self.margin_unit, folds, seed, seated)
+            grid = gammas, margins, self.margin_unit, folds, seed
+            sweep = own_grid(task.source, task.labels, self.voters, *grid, most_voters=self.most_voters)
         else:
             sweep = label_grid(
                 task.source,
@@ -244,6 +244,7 @@ class PVMinCqClassifier(VoteClassifier):
                 self.voters,
                 self.centers,
                 self.metric,
+                most_voters=self.most_voters,
             )
         return self._chosen(sweep, task.labels, "label_criterion" if self.criterion is None else self.criterion)
 
@@ -270,6 +271,7 @@ class PVMinCqClassifier(VoteClassifier):
             gammas=gammas if on_points(self.voters) else None,
             seed=seed_of(self.random_state),
             voters=self.voters,
+            most_voters=self.most_voters,
             metric=self.metric,
         )
 

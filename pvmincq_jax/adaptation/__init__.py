@@ -1,6 +1,8 @@
 """Algorithm 3, section 3.4 and section 5: votes for a domain without labels, and their choice without labels.
 
 - `grid`: the one engine that solves MinCq over folds, radii, gammas and margins
+- `coarse_grid`: large grids, to what a criterion can see
+- `seats`: who learns in which fold, where Gaussian voters sit, and how many
 - `model`: a learnt vote, its values at new points, and its file
 - `label`, `sweeps`: PV-MinCq, the form that carries labels to the target, at one point and over a grid
 - `own`: one domain, on which the grid is MinCq's cross-validation

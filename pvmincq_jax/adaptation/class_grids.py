@@ -11,22 +11,26 @@ import numpy as np
 
 from pvmincq_jax._types import MarginUnit
 from pvmincq_jax.adaptation.classes import ahead, as_heavy, class_numbers
+from pvmincq_jax.adaptation.coarse_grid import VoteBlocks, is_large, solve_coarsely
 from pvmincq_jax.adaptation.criteria import Choice, choose
 from pvmincq_jax.adaptation.grid import Lanes, solve_grid
 from pvmincq_jax.adaptation.model import PVMinCq, model_at
+from pvmincq_jax.adaptation.seats import MOST_VOTERS
 from pvmincq_jax.adaptation.sweeps import Sweep, check_solved, grid_gammas
 from pvmincq_jax.adaptation.transport import Transport, barycentres
-from pvmincq_jax.adaptation.transport_sweeps import TransportSweep
+from pvmincq_jax.adaptation.transport_sweeps import TransportSweep, moved_seats
 from pvmincq_jax.matching.graph import check_reach, space_graph
 from pvmincq_jax.matching.matching import draw_matchings
 from pvmincq_jax.matching.space import Metric, make_space
-from pvmincq_jax.voting.families import VoterKind, make_voters, on_points
+from pvmincq_jax.voting.coarse import COARSE
+from pvmincq_jax.voting.families import VoterKind, make_voters
+from pvmincq_jax.voting.program import accuracy
 
 __all__: list[str] = []
 
 # The fields of a `Sweep` that count radii along their second axis, after the folds, and those without radii.
 _PER_FOLD = ("source_risk", "fold_matched", "fold_status", "fold_kkt_residual")
-_WITHOUT_RADII = ("gammas", "margins", "margin_unit", "source_labels", "target")
+_WITHOUT_RADII = ("gammas", "margins", "margin_unit", "source_labels", "target", "accuracy")
 
 
 def by_class(sweep: Sweep, labels: np.ndarray) -> tuple[Sweep, ...]:
@@ -62,6 +66,8 @@ def moved_classes(
     margins: np.ndarray,
     unit: MarginUnit,
     voters: VoterKind,
+    most_voters: int = MOST_VOTERS,
+    seed: int = 0,
 ) -> tuple[TransportSweep, ...]:
     """`learn_on_moved` for each class against the rest; the classes share the votes on the moved points.
 
@@ -73,24 +79,31 @@ def moved_classes(
       margins: ``[k]``.
       unit: of the margins.
       voters: who votes.
+      most_voters: see `pvmincq_jax.transport_sweep`.
+      seed: of the voters' places.
 
     Returns:
       The grid of each class.
     """
-    families = [[make_voters(voters, np.asarray(one.moved), float(g)) for g in gammas] for one in transports]
+    seats = [moved_seats(voters, one, most_voters, seed) for one in transports]
+    families = [[make_voters(voters, places, float(g)) for g in gammas] for places, _ in seats]
+    everybody = np.ones(families[0][0].votes(target[:1]).shape[1], bool)
+    masks = np.stack([everybody if mask is None else mask for _, mask in seats])
+    exact = not is_large(labels.shape[1], lambda: families[0][-1].votes(transports[0].moved))
     figures, moved, there = [], [], []
-    for transport, row in zip(transports, families):
+    for transport, row, mask in zip(transports, families, masks):
         sample = as_heavy(labels, np.broadcast_to(np.asarray(transport.weights), labels.shape))
+        lanes = Lanes(*sample, np.tile(mask, (len(labels), 1)))
         for family in row:
-            votes = family.votes(transport.moved)
-            # Kernels on points that were never matched do not vote.
-            mask = np.asarray(transport.weights) > 0 if on_points(voters) else np.ones(votes.shape[1], bool)
-            lanes = Lanes(*sample, np.tile(mask, (len(labels), 1)))
-            figures.append(solve_grid(votes, lanes, margins, unit=unit))
+            blocks = VoteBlocks(family, np.asarray(transport.moved))
+            if exact:
+                figures.append(solve_grid(family.votes(transport.moved), lanes, margins, unit=unit))
+            else:
+                figures.append(solve_coarsely(lambda lane, own=blocks: own, lanes, margins, unit=unit))  # type: ignore[misc]
             mu = margins * (figures[-1].mu_max[:, None] if unit == "fraction" else 1.0)
             scaled = figures[-1].weights / np.broadcast_to(mu, (len(labels), len(margins)))[..., None]
-            moved.append(ahead(scaled @ votes.T))
-            there.append(ahead(scaled @ family.votes(target).T))
+            moved.append(ahead(blocks.values(scaled)))
+            there.append(ahead(VoteBlocks(family, target).values(scaled)))
 
     def gather(fields: Sequence[np.ndarray]) -> np.ndarray:
         """Classes first ``[c, r, g, ...]``."""
@@ -112,6 +125,8 @@ def moved_classes(
             transports=tuple(transports),
             source_labels=own,
             target=target,
+            voter_mask=masks,
+            accuracy=accuracy(target.dtype) if exact else COARSE,
             **{name: field[number] for name, field in found.items()},
         )
         for number, own in enumerate(labels)
@@ -157,7 +172,7 @@ def class_scores(sweeps: Sequence[Any], criterion: Callable[[Any], np.ndarray]) 
 
 
 def class_model(sweeps: Sequence[Any], index: tuple[int, int, int]) -> PVMinCq:
-    """The votes of all classes at one point of the grid. Nothing is solved again.
+    """The votes of all classes at one point of the grid; see `pvmincq_jax.model_at`.
 
     Args:
       sweeps: of each class.
@@ -167,7 +182,7 @@ def class_model(sweeps: Sequence[Any], index: tuple[int, int, int]) -> PVMinCq:
       A `PVMinCq`; of more than two classes with weights ``[c, n]``, scaled to the smallest of the classes' margins,
       with margin, mu_max, c_bound and kkt_residual ``[c]``, and with labels ``[c, m]``.
     """
-    models = [model_at(sweep, index) for sweep in sweeps]
+    models = [model_at(sweep, index, even=len(sweeps) > 1) for sweep in sweeps]
     if len(models) == 1:
         return models[0]
     of_class = ("weights", "margin", "mu_max", "c_bound", "kkt_residual", "labels")
@@ -189,6 +204,7 @@ def fit_transport_classes(
     draws: int,
     seed: int,
     voters: VoterKind,
+    most_voters: int,
     margin_unit: MarginUnit,
     metric: Metric,
 ) -> tuple[PVMinCq, Choice, tuple[TransportSweep, ...]]:
@@ -206,6 +222,7 @@ def fit_transport_classes(
       draws: matchings per radius.
       seed: of the matchings.
       voters: who votes.
+      most_voters: how many at most.
       margin_unit: how to read ``margins``.
       metric: of the matching.
 
@@ -218,6 +235,7 @@ def fit_transport_classes(
         drawn = draw_matchings(graph.within(float(radius)), draws, seed=seed)
         transports.append(barycentres(source, target, drawn.expected, drawn.pv, float(radius)))
     gammas = grid_gammas(gammas, target, voters)
-    sweeps = check_matched(moved_classes(transports, labels, target, gammas, margins, margin_unit, voters), names)
+    grid = gammas, margins, margin_unit, voters, most_voters, seed
+    sweeps = check_matched(moved_classes(transports, labels, target, *grid), names)
     choice = choose(sweeps[0], class_scores(sweeps, criterion))
     return class_model(sweeps, choice.grid_index), choice, sweeps

@@ -1,18 +1,15 @@
 """PV-MinCq (Algorithm 3): match, carry the labels over, learn the majority vote on the self-labelled target."""
 
-from typing import Any
-
 import numpy as np
 
 from pvmincq_jax._checks import check_margins, check_task
-from pvmincq_jax._types import ArrayLike, MarginUnit, RadiusUnit, Status, common_dtype
-from pvmincq_jax.adaptation.grid import Lanes, solve_grid
-from pvmincq_jax.adaptation.model import PVMinCq, make_model
-from pvmincq_jax.adaptation.sweeps import Centers, voter_masks, voter_points
+from pvmincq_jax._types import ArrayLike, MarginUnit, RadiusUnit, common_dtype
+from pvmincq_jax.adaptation.model import PVMinCq, learn_at
+from pvmincq_jax.adaptation.seats import MOST_VOTERS, Centers, seat_voters, voter_masks
 from pvmincq_jax.matching.curve import grid_radii
-from pvmincq_jax.matching.selflabel import SelfLabels, self_label
+from pvmincq_jax.matching.selflabel import self_label
 from pvmincq_jax.matching.space import Metric
-from pvmincq_jax.voting.families import VoterKind, make_voters, on_points
+from pvmincq_jax.voting.families import VoterKind, make_voters
 
 __all__ = ["pv_mincq"]
 
@@ -29,6 +26,7 @@ def pv_mincq(
     seed: int = 0,
     voters: VoterKind = "rbf",
     centers: Centers = "target",
+    most_voters: int = MOST_VOTERS,
     radius_unit: RadiusUnit = "absolute",
     margin_unit: MarginUnit = "fraction",
     metric: Metric = "euclidean",
@@ -56,6 +54,8 @@ def pv_mincq(
       centers: where Gaussian kernels sit: "target" (the matched target points, "the learning sample" of MinCq in the
         paper), "source", or "both". ``python -m experiments.voters`` compares them: no choice wins everywhere, and the
         default is the paper's own and the cheapest.
+      most_voters: how many Gaussian kernels at most. Of more points than that, some stand for all of them, drawn as
+        k-means++ starts and the same whatever the order of the rows; a kernel votes if it stands for a matched point.
       radius_unit: how to read ``radius``: "absolute", "pv" or "bottleneck", see `pvmincq_jax.grid_radii`.
       margin_unit: how to read ``margin``: "fraction" or "absolute".
       metric: of the matching, see `pvmincq_jax.match`.
@@ -76,46 +76,8 @@ def pv_mincq(
     source, target = np.asarray(source, dtype), np.asarray(target, dtype)
     reach = radius if radius_unit == "absolute" else float(grid_radii(source, target, [radius], radius_unit, metric)[0])
     found = self_label(source, source_labels, target, reach, draws=draws, seed=seed, metric=metric)
-    family = make_voters(voters, voter_points(source, target, centers), gamma)
-    votes = family.votes(target)
-    places = centers if on_points(voters) else None
-    [[mask]] = voter_masks([[found]], np.ones((1, len(source)), bool), places, votes.shape[1])
-    return learn_vote(family, votes, found, mask, reach, margin, margin_unit)
-
-
-def learn_vote(
-    family: Any,
-    votes: np.ndarray,
-    found: SelfLabels,
-    mask: np.ndarray,
-    radius: ArrayLike,
-    margin: float,
-    unit: MarginUnit,
-) -> PVMinCq:
-    """MinCq on one labelled sample (step 3); it is an error if there is no vote.
-
-    Args:
-      family: of the voters.
-      votes: theirs on the learning points ``[m, n]``.
-      found: labels and weights of these points.
-      mask: which voters take part ``[n]``.
-      radius: to be kept with the result.
-      margin: to solve at.
-      unit: of the margin.
-
-    Returns:
-      A `PVMinCq`.
-    """
-    margins = check_margins([margin], unit, "margin")
-    figures = solve_grid(votes, Lanes(found.labels[None], found.weights[None], mask[None]), margins, unit=unit)
-    mu_max, status = float(figures.mu_max[0]), Status(int(figures.status[0, 0]))
-    if status == Status.INFEASIBLE:
-        raise ValueError(f"margin must be in (0, mu_max], with mu_max = {mu_max:.6g} here; it is {margin:g}")
-    residual = figures.kkt_residual[0, 0]
-    if status != Status.SOLVED:
-        raise ValueError(
-            f"MinCq did not reach its accuracy ({status.sentence}; residual {residual:.1e}): pass the data in float64, "
-            f"or a larger margin than {margin:g}"
-        )
-    mu = margin * (mu_max if unit == "fraction" else 1.0)
-    return make_model(family, found, radius, figures.weights[0, 0], mu, mu_max, figures.c_bound[0, 0], residual)
+    seats = seat_voters(voters, source, target, centers, most_voters, seed)
+    family = make_voters(voters, seats.points, gamma)
+    count = family.votes(target[:1]).shape[1]
+    [[mask]] = voter_masks(voters, seats, [[found]], np.ones((1, len(source)), bool), count)
+    return learn_at(family, target, found, mask, reach, margin, margin_unit)

@@ -5,29 +5,31 @@ own points are masked, so that every fold and radius is a lane of one shape; the
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
 from pvmincq_jax._checks import check_margins, check_task, check_vector
 from pvmincq_jax._progress import Progress, progress_bar
-from pvmincq_jax._samples import check_folds, fold_numbers
+from pvmincq_jax._samples import check_folds
 from pvmincq_jax._types import ArrayLike, MarginUnit, RadiusUnit, Status, common_dtype
 from pvmincq_jax.adaptation.classes import as_heavy, class_numbers, lanes_ahead
+from pvmincq_jax.adaptation.coarse_grid import VoteBlocks, is_large, solve_coarsely
 from pvmincq_jax.adaptation.grid import Figures, Lanes, solve_grid
+from pvmincq_jax.adaptation.seats import MOST_VOTERS, Centers, everybody_and_folds, seat_voters, voter_masks
 from pvmincq_jax.matching.curve import PV_LEVELS, grid_radii
 from pvmincq_jax.matching.graph import RadiusGraph, check_reach, space_graph
 from pvmincq_jax.matching.matching import draw_matchings
 from pvmincq_jax.matching.selflabel import SelfLabels, carry_labels
 from pvmincq_jax.matching.space import Metric, make_space
 from pvmincq_jax.voting.cbound import vote_loss
+from pvmincq_jax.voting.coarse import COARSE
 from pvmincq_jax.voting.families import VoterKind, make_voters, on_points
+from pvmincq_jax.voting.program import accuracy
 from pvmincq_jax.voting.voters import default_gammas
 
 __all__ = ["Sweep", "sweep"]
-
-Centers = Literal["target", "source", "both"]
 
 MARGIN_FRACTIONS = (0.01, 0.05, 0.1, 0.2, 0.5)
 
@@ -58,6 +60,8 @@ class Sweep(NamedTuple):
       self_labels: of the whole samples, one per radius.
       source_labels: ``[m_s]``.
       target: ``[m_t, d]``.
+      voter_mask: which voters take part ``[r, n]``.
+      accuracy: the largest KKT residual that counts as solved: 1e-7 (1e-2 in float32), or 1e-3 in a large grid.
     """
 
     radii: np.ndarray
@@ -81,6 +85,8 @@ class Sweep(NamedTuple):
     self_labels: tuple[SelfLabels, ...]
     source_labels: np.ndarray
     target: np.ndarray
+    voter_mask: np.ndarray
+    accuracy: float
 
 
 class LabelledGrid(NamedTuple):
@@ -101,15 +107,6 @@ class LabelledGrid(NamedTuple):
     radii: np.ndarray
     source_labels: np.ndarray
     target: np.ndarray
-
-
-def everybody_and_folds(points: np.ndarray, labels: np.ndarray, folds: int, seed: int) -> np.ndarray:
-    """Who learns: everybody, then all but one fold after the other ``[1 + folds, m]``; 0 folds for no validation."""
-    everybody = np.ones((1, len(labels)), bool)
-    if not folds:
-        return everybody
-    numbers = fold_numbers(points, labels, folds, seed)
-    return np.concatenate([everybody, numbers[None] != np.arange(folds)[:, None]])
 
 
 def carried_labels(
@@ -135,26 +132,6 @@ def carried_labels(
     return [each(kept) for kept in learning]
 
 
-def voter_points(source: np.ndarray, target: np.ndarray, centers: Centers) -> np.ndarray:
-    """Where the voters sit ``[n, d]``: target points, source points, or both, target first."""
-    if centers not in ("target", "source", "both"):
-        raise ValueError(f"centers must be 'target', 'source' or 'both'; it is {centers!r}")
-    return np.concatenate({"target": [target], "source": [source], "both": [target, source]}[centers])
-
-
-def voter_masks(
-    found: Sequence[Sequence[SelfLabels]], learning: np.ndarray, centers: Centers | None, count: int
-) -> list[list[np.ndarray]]:
-    """Voters on matched target points and on source points learnt from take part; without places, all n of them."""
-
-    def one(matched: np.ndarray, kept: np.ndarray) -> np.ndarray:
-        if centers is None:
-            return np.ones(count, bool)
-        return np.concatenate({"target": [matched], "source": [kept], "both": [matched, kept]}[centers])
-
-    return [[one(labels.weights > 0, kept) for labels in row] for row, kept in zip(found, learning)]
-
-
 def learn_grid(
     task: LabelledGrid,
     families: Sequence[Any],
@@ -164,6 +141,7 @@ def learn_grid(
     learn_at: Any,
     judge_at: Any,
     *,
+    exact: bool | None = True,
     mesh: jax.sharding.Mesh | None = None,
     advance: Callable[[int], None] = lambda lanes: None,
 ) -> Sweep:
@@ -177,6 +155,7 @@ def learn_grid(
       unit: of the margins.
       learn_at: the learning points, as the families take them.
       judge_at: the source points, as the families take them.
+      exact: see `sweep`; without it the points must be arrays.
       mesh: see `solve_grid`.
       advance: told the number of lanes that were just solved.
 
@@ -186,25 +165,31 @@ def learn_grid(
     folds, radii = len(task.learning), len(task.radii)
     flat = [one for row in task.found for one in row]
     held_out = np.repeat(~task.learning, radii, axis=0).astype(float)
+    labels, weights = (np.stack([getattr(one, name) for one in flat]) for name in ("labels", "weights"))
     rows = np.atleast_2d(task.source_labels)
     classes = len(rows)
     truth = np.tile(np.repeat(rows, radii // classes, axis=0), (folds - 1, 1))
-
-    def judged_values(figures: Figures, votes: np.ndarray, lanes: slice) -> np.ndarray:
-        values, mu_max = figures.weights[lanes] @ votes.T, figures.mu_max[lanes]
-        return lanes_ahead(values, mu_max, margins, unit, classes, radii // classes)
-
+    learnt_from = (labels, weights) if classes == 1 else as_heavy(labels, weights)
+    lanes = Lanes(*learnt_from, np.concatenate([np.stack(row) for row in task.masks]))
+    if exact is None:
+        exact = mesh is not None or not is_large(len(task.target), lambda: families[-1].votes(learn_at))
     results = []
     for family in families:
-        votes, judged = family.votes(learn_at), family.votes(judge_at) if folds > 1 else None
-        labels, weights = (np.stack([getattr(one, name) for one in flat]) for name in ("labels", "weights"))
-        learnt_from = (labels, weights) if classes == 1 else as_heavy(labels, weights)
-        lanes = Lanes(*learnt_from, np.concatenate([np.stack(row) for row in task.masks]))
-        figures = solve_grid(votes, lanes, margins, unit=unit, mesh=mesh, advance=advance)
-        values = judged_values(figures, votes, slice(None))
+        blocks = VoteBlocks(family, learn_at)
+        if exact:
+            figures = solve_grid(family.votes(learn_at), lanes, margins, unit=unit, mesh=mesh, advance=advance)
+        else:
+            figures = solve_coarsely(lambda lane, own=blocks: own, lanes, margins, unit=unit, advance=advance)  # type: ignore[misc]
+
+        def ahead_at(blocks: VoteBlocks, first: int, figures: Figures = figures) -> np.ndarray:
+            """By how much each class is ahead at these points, from this lane on ``[L, k, m]``."""
+            values, mu_max = blocks.values(figures.weights[first:]), figures.mu_max[first:]
+            return lanes_ahead(values, mu_max, margins, unit, classes, radii // classes)
+
+        values = ahead_at(blocks, 0)
         risk = lane_risks(values, labels, weights)
-        if judged is not None:
-            fold_risk = lane_risks(judged_values(figures, judged, slice(radii, None)), truth, held_out[radii:])
+        if folds > 1:
+            fold_risk = lane_risks(ahead_at(VoteBlocks(family, judge_at), radii), truth, held_out[radii:])
         else:
             fold_risk = np.empty((0, len(margins)))
         results.append((figures, values[:radii], risk[:radii], fold_risk))
@@ -242,6 +227,8 @@ def learn_grid(
         self_labels=tuple(task.found[0]),
         source_labels=task.source_labels,
         target=task.target,
+        voter_mask=lanes.mask[:radii],
+        accuracy=accuracy(results[0][0].weights.dtype) if exact else COARSE,
     )
 
 
@@ -267,9 +254,11 @@ def sweep(
     seed: int = 0,
     voters: VoterKind = "rbf",
     centers: Centers = "target",
+    most_voters: int = MOST_VOTERS,
     radius_unit: RadiusUnit = "absolute",
     margin_unit: MarginUnit = "fraction",
     metric: Metric = "euclidean",
+    exact: bool | None = None,
     mesh: jax.sharding.Mesh | None = None,
     progress: Progress = None,
 ) -> Sweep:
@@ -287,9 +276,14 @@ def sweep(
       seed: of folds and matchings.
       voters: see `pvmincq_jax.pv_mincq`.
       centers: see `pvmincq_jax.pv_mincq`.
+      most_voters: see `pvmincq_jax.pv_mincq`.
       radius_unit: how to read ``radii``, see `pvmincq_jax.grid_radii`.
       margin_unit: "fraction" of each problem's mu_max, or "absolute".
       metric: see `pvmincq_jax.match`.
+      exact: True to solve every point of the grid to 1e-7, whatever it takes; False to solve it to 1e-3, which is what
+        a criterion can see; None for True up to 160 target points, up to 320 if the votes have a rank of at most 160
+        (the paper's 300 points in the plane do), and with a mesh. `pvmincq_jax.model_at` solves its point exactly
+        either way.
       mesh: a `jax.sharding.Mesh`; folds and radii are split over its first axis. None for all CPU devices of
         this process: one, unless JAX was asked for more before it started (``jax_num_cpu_devices``).
       progress: a bar on standard error: True, False, or None for long work at a terminal; or ``f(done, total)``.
@@ -310,7 +304,7 @@ def sweep(
     with progress_bar(progress, (1 + folds) * len(radii) * (1 + len(gammas)), "sweep") as advance:
         figures = label_grid(
             source, labels, target, radii, gammas, margins, margin_unit, folds, draws, seed, voters, centers, metric,
-            mesh=mesh, advance=advance,
+            most_voters=most_voters, exact=exact, mesh=mesh, advance=advance,
         )  # fmt: skip
     check_solved(figures.status, figures.fold_status)
     return figures
@@ -331,6 +325,8 @@ def label_grid(
     centers: Centers,
     metric: Metric,
     *,
+    most_voters: int = MOST_VOTERS,
+    exact: bool | None = None,
     mesh: jax.sharding.Mesh | None = None,
     advance: Callable[[int], None] = lambda steps: None,
 ) -> Sweep:
@@ -341,14 +337,13 @@ def label_grid(
     """
     kinds = class_numbers(labels)
     graph = check_reach(space_graph(make_space(source, target, metric, ties=kinds), float(radii.max())))
-    points = voter_points(source, target, centers)
-    families = [make_voters(voters, points, float(gamma)) for gamma in gammas]
+    seats = seat_voters(voters, source, target, centers, most_voters, seed)
+    families = [make_voters(voters, seats.points, float(gamma)) for gamma in gammas]
     learning = everybody_and_folds(source, kinds, folds, seed)
     found = carried_labels(graph, labels, radii, learning, draws, seed, advance)
-    count = families[0].votes(target[:1]).shape[1]
-    masks = voter_masks(found, learning, centers if on_points(voters) else None, count)
+    masks = voter_masks(voters, seats, found, learning, families[0].votes(target[:1]).shape[1])
     task = LabelledGrid(learning, found, masks, np.tile(radii, len(np.atleast_2d(labels))), labels, target)
-    return learn_grid(task, families, gammas, margins, unit, target, source, mesh=mesh, advance=advance)
+    return learn_grid(task, families, gammas, margins, unit, target, source, exact=exact, mesh=mesh, advance=advance)
 
 
 def grid_gammas(gammas: ArrayLike | Sequence[float] | None, target: np.ndarray, voters: VoterKind) -> np.ndarray:

@@ -13,9 +13,10 @@ import numpy as np
 from pvmincq_jax._checks import check_margins, check_task
 from pvmincq_jax._progress import Progress, progress_bar
 from pvmincq_jax._types import ArrayLike, MarginUnit, RadiusUnit, common_dtype
+from pvmincq_jax.adaptation.coarse_grid import VoteBlocks, is_large, solve_coarsely
 from pvmincq_jax.adaptation.grid import Lanes, solve_grid
-from pvmincq_jax.adaptation.label import learn_vote
-from pvmincq_jax.adaptation.model import PVMinCq
+from pvmincq_jax.adaptation.model import PVMinCq, learn_at
+from pvmincq_jax.adaptation.seats import MOST_VOTERS, seat_moved
 from pvmincq_jax.adaptation.sweeps import check_solved, grid_gammas
 from pvmincq_jax.adaptation.transport import Transport, barycentres, pv_transport
 from pvmincq_jax.matching.curve import grid_radii
@@ -23,7 +24,9 @@ from pvmincq_jax.matching.graph import check_reach, space_graph
 from pvmincq_jax.matching.matching import draw_matchings
 from pvmincq_jax.matching.selflabel import SelfLabels
 from pvmincq_jax.matching.space import Metric, make_space
-from pvmincq_jax.voting.families import VoterKind, make_voters, on_points
+from pvmincq_jax.voting.coarse import COARSE
+from pvmincq_jax.voting.families import VoterKind, make_voters
+from pvmincq_jax.voting.program import accuracy
 
 __all__ = ["TransportSweep", "pv_transport_mincq", "transport_sweep"]
 
@@ -52,6 +55,8 @@ class TransportSweep(NamedTuple):
       transports: one per radius.
       source_labels: ``[m_s]``.
       target: ``[m_t, d]``.
+      voter_mask: which voters take part ``[r, n]``.
+      accuracy: the largest KKT residual that counts as solved, as in `pvmincq_jax.Sweep`.
     """
 
     radii: np.ndarray
@@ -70,6 +75,8 @@ class TransportSweep(NamedTuple):
     transports: tuple[Transport, ...]
     source_labels: np.ndarray
     target: np.ndarray
+    voter_mask: np.ndarray
+    accuracy: float
 
     @property
     def self_labels(self) -> tuple[SelfLabels, ...]:
@@ -93,6 +100,7 @@ def pv_transport_mincq(
     draws: int = 64,
     seed: int = 0,
     voters: VoterKind = "rbf",
+    most_voters: int = MOST_VOTERS,
     radius_unit: RadiusUnit = "absolute",
     margin_unit: MarginUnit = "fraction",
     metric: Metric = "euclidean",
@@ -115,6 +123,7 @@ def pv_transport_mincq(
       draws: how many matchings.
       seed: of the matchings.
       voters: see `pvmincq_jax.pv_mincq`; Gaussian kernels sit on the moved points.
+      most_voters: how many Gaussian kernels at most, see `pvmincq_jax.pv_mincq`.
       radius_unit: how to read ``radius``: "absolute", "pv" or "bottleneck", see `pvmincq_jax.grid_radii`.
       margin_unit: how to read ``margin``: "fraction" or "absolute".
       metric: see `pvmincq_jax.match`.
@@ -134,15 +143,16 @@ def pv_transport_mincq(
     if radius_unit != "absolute":
         radius = float(grid_radii(source, target, [radius], radius_unit, metric)[0])
     transport = pv_transport(source, target, radius, draws=draws, seed=seed, metric=metric, source_labels=source_labels)
-    family = make_voters(voters, np.asarray(transport.moved), gamma)
-    votes = family.votes(transport.moved)
+    places, mask = moved_seats(voters, transport, most_voters, seed)
+    family = make_voters(voters, places, gamma)
     found = moved_labels(transport, np.asarray(source_labels, float))
-    return learn_vote(family, votes, found, _mask(voters, transport, votes.shape[1]), radius, margin, margin_unit)
+    everybody = np.ones(family.votes(places[:1]).shape[1], bool)
+    learnt = np.asarray(transport.moved), found, everybody if mask is None else mask
+    return learn_at(family, *learnt, radius, margin, margin_unit)
 
 
-def _mask(voters: VoterKind, transport: Transport, count: int) -> np.ndarray:
-    """Kernels on points that were never matched do not vote ``[n]``."""
-    return np.asarray(transport.weights) > 0 if on_points(voters) else np.ones(count, bool)
+def moved_seats(voters: VoterKind, transport: Transport, most: int, seed: int) -> tuple[np.ndarray, np.ndarray | None]:
+    return seat_moved(voters, np.asarray(transport.moved), np.asarray(transport.weights) > 0, most, seed)
 
 
 def transport_sweep(
@@ -156,9 +166,11 @@ def transport_sweep(
     draws: int = 64,
     seed: int = 0,
     voters: VoterKind = "rbf",
+    most_voters: int = MOST_VOTERS,
     radius_unit: RadiusUnit = "absolute",
     margin_unit: MarginUnit = "fraction",
     metric: Metric = "euclidean",
+    exact: bool | None = None,
     mesh: jax.sharding.Mesh | None = None,
     progress: Progress = None,
 ) -> TransportSweep:
@@ -174,9 +186,11 @@ def transport_sweep(
       draws: matchings per radius.
       seed: of the matchings.
       voters: see `pvmincq_jax.pv_mincq`; Gaussian kernels sit on the moved points.
+      most_voters: how many Gaussian kernels at most, see `pvmincq_jax.pv_mincq`.
       radius_unit: how to read ``radii``, see `pvmincq_jax.grid_radii`.
       margin_unit: "fraction" of each problem's mu_max, or "absolute".
       metric: see `pvmincq_jax.match`.
+      exact: see `pvmincq_jax.sweep`.
       mesh: a `jax.sharding.Mesh`; radii and gammas are split over its first axis. None for all CPU devices of
         this process: one, unless JAX was asked for more before it started (``jax_num_cpu_devices``).
       progress: a bar on standard error: True, False, or None for long work at a terminal; or ``f(done, total)``.
@@ -203,8 +217,9 @@ def transport_sweep(
             transports.append(barycentres(source, target, drawn.expected, drawn.pv, float(radius)))
             advance(1)
         return learn_on_moved(
-            transports, labels, target, gammas, margins, margin_unit, voters, mesh=mesh, advance=advance
-        )
+            transports, labels, target, gammas, margins, margin_unit, voters,
+            most_voters=most_voters, seed=seed, exact=exact, mesh=mesh, advance=advance,
+        )  # fmt: skip
 
 
 def learn_on_moved(
@@ -216,6 +231,9 @@ def learn_on_moved(
     unit: MarginUnit = "fraction",
     voters: VoterKind = "rbf",
     *,
+    most_voters: int = MOST_VOTERS,
+    seed: int = 0,
+    exact: bool | None = None,
     mesh: jax.sharding.Mesh | None = None,
     advance: Callable[[int], None] = lambda lanes: None,
 ) -> TransportSweep:
@@ -229,30 +247,41 @@ def learn_on_moved(
       margins: ``[k]``.
       unit: how to read ``margins``.
       voters: see `transport_sweep`.
+      most_voters: see `transport_sweep`.
+      seed: of the voters' places.
+      exact: see `transport_sweep`.
       mesh: see `transport_sweep`.
       advance: told the number of lanes that were just solved.
 
     Returns:
       A `TransportSweep`.
     """
-    families = [[make_voters(voters, np.asarray(one.moved), float(g)) for g in gammas] for one in transports]
+    seats = [moved_seats(voters, one, most_voters, seed) for one in transports]
+    families = [[make_voters(voters, places, float(g)) for g in gammas] for places, _ in seats]
     flat = [(one, family) for one, row in zip(transports, families) for family in row]
 
     def votes(lane: int) -> np.ndarray:
         transport, family = flat[lane]
         return family.votes(transport.moved)
 
-    count = votes(0).shape[1]
-    lanes = Lanes(
-        np.stack([source_labels for _ in flat]),
-        np.stack([np.asarray(one.weights) for one, _ in flat]),
-        np.stack([_mask(voters, one, count) for one, _ in flat]),
-    )
-    figures = solve_grid(votes, lanes, margins, unit=unit, mesh=mesh, advance=advance)
+    def blocks(lane: int) -> VoteBlocks:
+        transport, family = flat[lane]
+        return VoteBlocks(family, np.asarray(transport.moved))
+
+    everybody = np.ones(families[0][0].votes(target[:1]).shape[1], bool)
+    mask = np.stack([everybody if mask is None else mask for _, mask in seats])
+    weights = np.stack([np.asarray(one.weights) for one, _ in flat])
+    lanes = Lanes(np.stack([source_labels for _ in flat]), weights, np.repeat(mask, len(gammas), axis=0))
+    if exact is None:
+        exact = mesh is not None or not is_large(len(source_labels), lambda: votes(len(gammas) - 1))
+    if exact:
+        figures = solve_grid(votes, lanes, margins, unit=unit, mesh=mesh, advance=advance)
+    else:
+        figures = solve_coarsely(blocks, lanes, margins, unit=unit, advance=advance)
     check_solved(figures.status)
     grid = len(transports), len(gammas)
-    moved = [own @ votes(lane).T for lane, own in enumerate(figures.weights)]
-    there = [own @ family.votes(target).T for own, (_, family) in zip(figures.weights, flat)]
+    moved = [blocks(lane).values(own) for lane, own in enumerate(figures.weights)]
+    there = [VoteBlocks(family, target).values(own) for own, (_, family) in zip(figures.weights, flat)]
     return TransportSweep(
         radii=np.array([float(transport.radius) for transport in transports]),
         gammas=gammas,
@@ -265,5 +294,7 @@ def learn_on_moved(
         transports=tuple(transports),
         source_labels=source_labels,
         target=target,
+        voter_mask=mask,
+        accuracy=accuracy(figures.weights.dtype) if exact else COARSE,
         **{name: field.reshape(*grid, *field.shape[1:]) for name, field in figures._asdict().items()},
     )

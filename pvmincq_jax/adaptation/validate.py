@@ -16,7 +16,8 @@ from pvmincq_jax.adaptation.criteria import (
     transport_criterion,
 )
 from pvmincq_jax.adaptation.model import PVMinCq, model_at
-from pvmincq_jax.adaptation.sweeps import MARGIN_FRACTIONS, Centers, Sweep, sweep
+from pvmincq_jax.adaptation.seats import MOST_VOTERS, Centers
+from pvmincq_jax.adaptation.sweeps import MARGIN_FRACTIONS, Sweep, sweep
 from pvmincq_jax.adaptation.transport_sweeps import MARGIN_FRACTIONS as MOVED_FRACTIONS
 from pvmincq_jax.adaptation.transport_sweeps import TransportSweep, transport_sweep
 from pvmincq_jax.matching.space import Metric
@@ -47,6 +48,7 @@ def fit_validated(
     seed: int = 0,
     voters: VoterKind = "rbf",
     centers: Centers = "target",
+    most_voters: int = MOST_VOTERS,
     radius_unit: RadiusUnit = "absolute",
     margin_unit: MarginUnit = "fraction",
     metric: Metric = "euclidean",
@@ -71,6 +73,7 @@ def fit_validated(
       seed: of folds and matchings.
       voters: who votes.
       centers: where Gaussian kernels sit.
+      most_voters: how many of them at most.
       radius_unit: how to read ``radii``.
       margin_unit: how to read ``margins``.
       metric: of the matching.
@@ -78,7 +81,8 @@ def fit_validated(
       progress: a bar.
 
     Returns:
-      A `ValidatedFit`; its model is the one that the sweep found, not learnt again.
+      A `ValidatedFit`; its model is the one that the sweep found, not learnt again unless the grid is a large one, see
+      ``exact`` of `pvmincq_jax.sweep`.
     """
     figures = sweep(
         source,
@@ -92,6 +96,7 @@ def fit_validated(
         seed=seed,
         voters=voters,
         centers=centers,
+        most_voters=most_voters,
         radius_unit=radius_unit,
         margin_unit=margin_unit,
         metric=metric,
@@ -122,6 +127,7 @@ def fit_transport_validated(
     draws: int = 64,
     seed: int = 0,
     voters: VoterKind = "rbf",
+    most_voters: int = MOST_VOTERS,
     radius_unit: RadiusUnit = "absolute",
     margin_unit: MarginUnit = "fraction",
     metric: Metric = "euclidean",
@@ -141,6 +147,7 @@ def fit_transport_validated(
       draws: matchings per radius.
       seed: of the matchings.
       voters: who votes.
+      most_voters: how many Gaussian kernels at most.
       radius_unit: how to read ``radii``.
       margin_unit: how to read ``margins``.
       metric: of the matching.
@@ -148,7 +155,8 @@ def fit_transport_validated(
       progress: a bar.
 
     Returns:
-      A `ValidatedTransport`; its model is the one that the sweep found, not learnt again.
+      A `ValidatedTransport`; its model is the one that the sweep found, not learnt again unless the grid is a large
+      one, see ``exact`` of `pvmincq_jax.sweep`.
     """
     figures = transport_sweep(
         source,
@@ -160,6 +168,7 @@ def fit_transport_validated(
         draws=draws,
         seed=seed,
         voters=voters,
+        most_voters=most_voters,
         radius_unit=radius_unit,
         margin_unit=margin_unit,
         metric=metric,

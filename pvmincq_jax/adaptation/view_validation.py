@@ -15,12 +15,12 @@ from pvmincq_jax._samples import check_folds
 from pvmincq_jax._types import ArrayLike, MarginUnit, common_dtype
 from pvmincq_jax.adaptation.criteria import Choice, Criterion, choose, rs_pv_cbound
 from pvmincq_jax.adaptation.model import PVMinCq, model_at
+from pvmincq_jax.adaptation.seats import everybody_and_folds
 from pvmincq_jax.adaptation.sweeps import (
     MARGIN_FRACTIONS,
     LabelledGrid,
     Sweep,
     check_solved,
-    everybody_and_folds,
     learn_grid,
 )
 from pvmincq_jax.adaptation.views import (
