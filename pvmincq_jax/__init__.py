@@ -48,7 +48,8 @@ from pvmincq_jax.matching.scaling import ScaledMatching, ScaledTransport, scaled
 from pvmincq_jax.adaptation.model import PVMinCq, decision, load_model, model_at, predict, save_model, values_at
 from pvmincq_jax.adaptation.label import pv_mincq
 from pvmincq_jax.adaptation.sweeps import Sweep, sweep
-from pvmincq_jax.adaptation.transport import Transport, barycentres, move, pv_transport
+from pvmincq_jax.adaptation.transport import Transport, barycentres, move, pv_transport, stay
+from pvmincq_jax.adaptation.moves import own_scale
 from pvmincq_jax.adaptation.transport_sweeps import TransportSweep, pv_transport_mincq, transport_sweep
 from pvmincq_jax.adaptation.criteria import (
     Choice,
@@ -56,14 +57,16 @@ from pvmincq_jax.adaptation.criteria import (
     choose,
     class_ratio_gap,
     label_criterion,
-    moved_risk,
     neighbour_disagreement,
+    normalised_cut,
     rs,
     rs_pv,
     rs_pv_cbound,
     rs_pv_risk,
-    transport_criterion,
 )
+from pvmincq_jax.adaptation.moved_criteria import energy_distance, map_price, moved_risk, transport_criterion
+from pvmincq_jax.adaptation.committee import committee
+from pvmincq_jax.adaptation.ratio import RatioScan, confusion_ratio, estimate_ratio
 from pvmincq_jax.adaptation.validate import ValidatedFit, ValidatedTransport, fit_transport_validated, fit_validated
 from pvmincq_jax.adaptation.resampling import cross_validation, reverse_validation, rs_pv_validation
 from pvmincq_jax.adaptation.views import (
@@ -76,7 +79,7 @@ from pvmincq_jax.adaptation.views import (
 )
 from pvmincq_jax.adaptation.view_validation import ValidatedVotes, fit_views_validated, fit_votes_validated
 from pvmincq_jax.adaptation.distance import LearnedMap, LinearMap, apply_map, learn_map, own_c_bound
-from pvmincq_jax.adaptation.points import SharedPoints, even_rows, shared_points
+from pvmincq_jax.adaptation.points import SharedPoints, class_rows, even_rows, shared_points
 from pvmincq_jax.bounds.domain import Theorem1, corollary1, joint_error, self_label_gap, theorem1
 from pvmincq_jax.bounds.deviation import (
     DisagreementDeviation,

@@ -27,12 +27,13 @@ from pvmincq_jax._sklearn import (
     validate_data,
 )
 from pvmincq_jax._types import MarginUnit, RadiusUnit
-from pvmincq_jax.adaptation.criteria import transport_criterion
+from pvmincq_jax.adaptation.committee import PART
 from pvmincq_jax.adaptation.model import model_at
+from pvmincq_jax.adaptation.moved_criteria import transport_criterion
 from pvmincq_jax.adaptation.own import own_grid
+from pvmincq_jax.adaptation.ratio import Ratio
 from pvmincq_jax.adaptation.sweeps import Centers, Sweep, label_grid
 from pvmincq_jax.adaptation.transport_sweeps import MARGIN_FRACTIONS as MOVED_FRACTIONS
-from pvmincq_jax.adaptation.transport_sweeps import RADIUS_MULTIPLES
 from pvmincq_jax.adaptation.validate import ValidatedTransport, fit_transport_validated
 from pvmincq_jax.matching.curve import PV_LEVELS, grid_radii
 from pvmincq_jax.matching.space import Metric
@@ -142,10 +143,10 @@ class PVMinCqClassifier(VoteClassifier):
     its own match, PV is 0, the radius plays no part, and the vote is that of `MinCqClassifier` over Gaussian kernels.
 
     Args:
-      form: "label" for the paper's, "transport" for `pvmincq_jax.pv_transport_mincq`, which is not in the paper and
-        stands larger shifts.
-      radius: of the matching; a number, a list to choose from, or None: radii at ten levels of PV, or multiples of the
-        bottleneck radius for the transport form.
+      form: "transport" for `pvmincq_jax.fit_transport_validated`, which is not in the paper and stands larger shifts;
+        "label" for the paper's.
+      radius: of the matching; a number, a list to choose from, or None: see `pvmincq_jax.transport_sweep`, and for the
+        label form radii at ten levels of PV.
       margin: mu; a number, a list, or None.
       gamma: of the Gaussian kernels; a number, a list, or None for 1/2, 2 and 8 over the median squared distance
         within the target.
@@ -163,8 +164,17 @@ class PVMinCqClassifier(VoteClassifier):
       metric: of the matching, see `pvmincq_jax.match`.
       folds: of the source, for the source risk; fewer if the smaller class has fewer points.
       random_state: of folds and matchings: a seed, a `numpy.random.RandomState`, or None.
+      own_scale: for the transport form: whether the grid also holds maps that bring each feature to the target's mean
+        and deviation first, which suits domains that differ in units, offsets or size, class by class alike; None:
+        unless radii are given.
+      even: for the transport form: whether the smaller sample is repeated to the size of the larger one.
+      ratio: for the transport form: the share of ``classes_[1]`` in the target; "source" if it is that of the source,
+        or "estimated", which takes several times as long, see `pvmincq_jax.estimate_ratio`.
+      part: for the transport form: of the grid that votes, see `pvmincq_jax.committee`; None for the best point alone.
 
     Attributes:
+      adapted_: whether the best point of the grid adapts; False with one domain, or where the source as it is was
+        judged best.
       classes_: the two classes, of the source.
       n_features_in_: d; and ``feature_names_in_`` where the features have names.
       source_, source_labels_: the source sample as it was learnt from ``[m_s, d]``, ``[m_s]`` in {-1, +1}.
@@ -212,7 +222,7 @@ class PVMinCqClassifier(VoteClassifier):
     def __init__(
         self,
         *,
-        form: Literal["label", "transport"] = "label",
+        form: Literal["label", "transport"] = "transport",
         radius: Given = None,
         margin: Given = None,
         gamma: Given = None,
@@ -225,8 +235,16 @@ class PVMinCqClassifier(VoteClassifier):
         metric: Metric = "euclidean",
         folds: int = 5,
         random_state: Any = 0,
+        own_scale: bool | None = None,
+        even: bool = True,
+        ratio: Ratio = "source",
+        part: float | None = PART,
     ) -> None:
         """Keeps the parameters; `fit` checks them."""
+        self.own_scale = own_scale
+        self.even = even
+        self.ratio = ratio
+        self.part = part
         self.form = form
         self.radius = radius
         self.margin = margin
@@ -291,6 +309,7 @@ class PVMinCqClassifier(VoteClassifier):
         found = self._transport(task) if moving else self._label(task)
         self._learnt(*found)
         model, choice, _ = found
+        self.adapted_ = found.adapted if isinstance(found, ValidatedTransport) else not task.single
         self.criterion_ = choice.scores
         self.source_, self.source_labels_, self.target_ = task.source, task.labels, task.target
         self.radius_, self.pv_, self.pairs_ = float(model.radius), float(model.pv), model.pairs
@@ -344,13 +363,17 @@ class PVMinCqClassifier(VoteClassifier):
             task.target,
             criterion=criterion,
             draws=check_count("draws", 64 if self.draws is None else self.draws, 1),
-            radii=self._radii(task, RADIUS_MULTIPLES, "bottleneck"),
+            radii=None if self.radius is None else self._radii(task, (), self.radius_unit),
             margins=margin_list(self.margin, self.margin_unit, MOVED_FRACTIONS),
             margin_unit=self.margin_unit,
             gammas=gammas if on_points(self.voters) else None,
             seed=seed_of(self.random_state),
             voters=self.voters,
             metric=self.metric,
+            own_scale=self.own_scale,
+            even=self.even,
+            ratio=self.ratio,
+            part=self.part,
         )
 
     def _radii(self, task: Domains, default: Sequence[float], default_unit: RadiusUnit) -> np.ndarray:
