@@ -14,7 +14,7 @@ from scipy import ndimage
 from experiments.penguins import PAIRS, penguins_task
 from pvmincq_jax.datasets import TRANSLATION, DomainTask, draw_moons, moons_task
 
-__all__ = ["CHANGES", "REPORTED", "STUDIED", "digits_task", "moons_unequal", "split_task"]
+__all__ = ["CHANGES", "DIGITS", "REPORTED", "STUDIED", "digits_task", "moons_unequal", "split_task"]
 
 Change = Callable[[np.ndarray], np.ndarray]
 

@@ -9,7 +9,7 @@ from pvmincq_jax.adaptation.model import PVMinCq, model_at
 from pvmincq_jax.adaptation.transport_sweeps import TransportSweep
 from pvmincq_jax.voting.families import GaussianVoters, StumpVoters
 
-__all__ = ["committee"]
+__all__ = ["at_rest", "committee"]
 
 # The part of the grid that votes, and at least so many.
 PART = 0.15
@@ -74,7 +74,14 @@ def committee(sweep: Any, scores: np.ndarray, part: float = PART) -> PVMinCq:
 
 
 def at_rest(sweep: Any) -> np.ndarray:
-    """At which radii of a grid the source stays where it is ``[r]``, bool: no adaptation."""
+    """At which radii of a grid the source stays where it is: no adaptation.
+
+    Args:
+      sweep: a `pvmincq_jax.Sweep` or a `pvmincq_jax.TransportSweep`.
+
+    Returns:
+      Bool ``[r]``.
+    """
     if not isinstance(sweep, TransportSweep):
         return np.zeros(len(sweep.radii), bool)
     return np.array([float(one.radius) == 0 and np.array_equal(one.moved, one.source) for one in sweep.transports])
