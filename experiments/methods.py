@@ -20,7 +20,8 @@ import numpy as np
 
 import pvmincq_jax as pvm
 from pvmincq_jax.adaptation import resampling as validations
-from pvmincq_jax.adaptation.transport_sweeps import RADIUS_MULTIPLES
+from pvmincq_jax.adaptation.moves import PV_LEVELS as MOVE_LEVELS
+from pvmincq_jax.adaptation.moves import RADIUS_MULTIPLES
 from pvmincq_jax.matching.curve import PV_LEVELS
 
 __all__ = ["FOLDS", "METHODS", "PAPER", "Fitted", "Method", "grid_fingerprint"]
@@ -151,7 +152,13 @@ def _transport_grid() -> Any:
     options = inspect.signature(pvm.transport_sweep).parameters
     names = ("margins", "margin_unit", "draws", "voters", "metric")
     gammas = pvm.default_gammas(np.array([[0.0], [1.0]])).tolist()
-    return [pvm.transport_criterion.__name__, RADIUS_MULTIPLES, gammas, {name: options[name].default for name in names}]
+    return [
+        pvm.transport_criterion.__name__,
+        MOVE_LEVELS,
+        RADIUS_MULTIPLES,
+        gammas,
+        {name: options[name].default for name in names},
+    ]
 
 
 def _adapter(name: str) -> Any:

@@ -24,7 +24,8 @@ from experiments.command import Command, as_table, number, write
 from experiments.shifts import Shift, first_tasks, large_tasks, shifted_task
 from experiments.study import Study, run_study
 from experiments.transport_study import accuracies
-from pvmincq_jax.adaptation.transport_sweeps import MARGIN_FRACTIONS, RADIUS_MULTIPLES, learn_on_moved
+from pvmincq_jax.adaptation.moves import RADIUS_MULTIPLES
+from pvmincq_jax.adaptation.transport_sweeps import MARGIN_FRACTIONS, learn_on_moved
 
 __all__ = ["LAWS", "compute", "cost_matching", "main", "mean_matching", "perfect_matchings"]
 

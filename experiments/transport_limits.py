@@ -126,12 +126,13 @@ def picture(settings: dict[str, Any]) -> Any:
         points(above, task.target)
         points(above, task.source, task.source_labels, size=10)
         above.set_title(CASES[case])
-        model = fitted.details.model
+        found = fitted.details
+        moved = found.sweep.transports[found.choice.grid_index[0]].moved
         _region(below, fitted, task.target)
         shown = slice(0, 300)
         wrong = fitted.decision(task.test[shown]) * task.test_labels[shown] <= 0
         points(below, task.target, marker=".", size=6, color="0.6")
-        points(below, np.asarray(model.centers), task.source_labels, size=12)
+        points(below, np.asarray(moved), task.source_labels, size=12)
         below.scatter(*task.test[shown][wrong].T, s=26, marker="x", color="#b2182b", linewidths=1.0, zorder=3)
         below.set_title(f"{accuracy(fitted.decision(task.test), task.test_labels):.0f} % on the target")
         bare(above)

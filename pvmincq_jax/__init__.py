@@ -66,7 +66,8 @@ from pvmincq_jax.matching.scaling import ScaledMatching, ScaledTransport, scaled
 from pvmincq_jax.adaptation.model import PVMinCq, decision, load_model, model_at, predict, save_model, values_at
 from pvmincq_jax.adaptation.label import pv_mincq
 from pvmincq_jax.adaptation.sweeps import Sweep, sweep
-from pvmincq_jax.adaptation.transport import Transport, barycentres, move, pv_transport
+from pvmincq_jax.adaptation.transport import Transport, barycentres, move, pv_transport, stay
+from pvmincq_jax.adaptation.moves import own_scale
 from pvmincq_jax.adaptation.transport_sweeps import TransportSweep, pv_transport_mincq, transport_sweep
 from pvmincq_jax.adaptation.criteria import (
     Choice,
@@ -74,14 +75,16 @@ from pvmincq_jax.adaptation.criteria import (
     choose,
     class_ratio_gap,
     label_criterion,
-    moved_risk,
     neighbour_disagreement,
+    normalised_cut,
     rs,
     rs_pv,
     rs_pv_cbound,
     rs_pv_risk,
-    transport_criterion,
 )
+from pvmincq_jax.adaptation.moved_criteria import energy_distance, map_price, moved_risk, transport_criterion
+from pvmincq_jax.adaptation.committee import at_rest, committee
+from pvmincq_jax.adaptation.ratio import RatioScan, confusion_ratio, estimate_ratio
 from pvmincq_jax.adaptation.validate import ValidatedFit, ValidatedTransport, fit_transport_validated, fit_validated
 from pvmincq_jax.adaptation.resampling import cross_validation, reverse_validation, rs_pv_validation
 from pvmincq_jax.adaptation.views import (
@@ -94,7 +97,7 @@ from pvmincq_jax.adaptation.views import (
 )
 from pvmincq_jax.adaptation.view_validation import ValidatedVotes, fit_views_validated, fit_votes_validated
 from pvmincq_jax.adaptation.distance import LearnedMap, LinearMap, apply_map, learn_map, own_c_bound
-from pvmincq_jax.adaptation.points import SharedPoints, even_rows, shared_points
+from pvmincq_jax.adaptation.points import SharedPoints, class_rows, even_rows, shared_points
 from pvmincq_jax.bounds.domain import Theorem1, corollary1, joint_error, self_label_gap, theorem1
 from pvmincq_jax.bounds.deviation import (
     DisagreementDeviation,
@@ -127,7 +130,7 @@ from pvmincq_jax.bounds.pac_bayes import (
 __version__ = "0.2.0"
 # For type checkers, help() and `import *`; in the order of the imports, a paragraph for each room.
 __all__ = [
-    "Status", "datasets",
+    "datasets", "Status",
     "classifier_votes", "default_gammas", "rbf_votes", "stump_thresholds", "stump_votes", "FunctionVoters",
     "GaussianVoters", "OutputVoters", "StumpVoters", "ViewVoters", "Voters", "CBound", "c_bound", "c_bound_terms",
     "domain_disagreement", "expected_disagreement", "first_moment", "gibbs_risk", "second_moment", "vote_margin",
@@ -137,14 +140,16 @@ __all__ = [
     "SelfLabels", "carry_labels", "nn_self_label", "self_label", "MatchedSpread", "matched_spread", "SoftMatching",
     "soft_eps_h", "soft_matching", "soft_pv", "ScaledMatching", "ScaledTransport", "scaled_matching",
     "scaled_transport",
-    "PVMinCq", "decision", "load_model", "model_at", "predict", "save_model", "values_at", "pv_mincq", "Sweep", "sweep",
-    "Transport", "barycentres", "move", "pv_transport", "TransportSweep", "pv_transport_mincq", "transport_sweep",
-    "Choice", "Criterion", "choose", "class_ratio_gap", "label_criterion", "moved_risk", "neighbour_disagreement", "rs",
-    "rs_pv", "rs_pv_cbound", "rs_pv_risk", "transport_criterion", "ValidatedFit", "ValidatedTransport",
-    "fit_transport_validated", "fit_validated", "cross_validation", "reverse_validation", "rs_pv_validation",
-    "adapt_votes", "pv_mincq_views", "stack_views", "view_margins", "view_scales", "view_votes", "ValidatedVotes",
-    "fit_views_validated", "fit_votes_validated", "LearnedMap", "LinearMap", "apply_map", "learn_map", "own_c_bound",
-    "SharedPoints", "even_rows", "shared_points",
+    "PVMinCq", "decision", "load_model", "model_at", "predict", "save_model", "values_at", "pv_mincq", "Sweep",
+    "sweep", "Transport", "barycentres", "move", "pv_transport", "stay", "own_scale", "TransportSweep",
+    "pv_transport_mincq", "transport_sweep", "Choice", "Criterion", "choose", "class_ratio_gap", "label_criterion",
+    "neighbour_disagreement", "normalised_cut", "rs", "rs_pv", "rs_pv_cbound", "rs_pv_risk", "energy_distance",
+    "map_price", "moved_risk", "transport_criterion", "at_rest", "committee", "RatioScan", "confusion_ratio",
+    "estimate_ratio", "ValidatedFit", "ValidatedTransport", "fit_transport_validated", "fit_validated",
+    "cross_validation", "reverse_validation", "rs_pv_validation", "adapt_votes", "pv_mincq_views", "stack_views",
+    "view_margins", "view_scales", "view_votes", "ValidatedVotes", "fit_views_validated", "fit_votes_validated",
+    "LearnedMap", "LinearMap", "apply_map", "learn_map", "own_c_bound", "SharedPoints", "class_rows", "even_rows",
+    "shared_points",
     "Theorem1", "corollary1", "joint_error", "self_label_gap", "theorem1", "DisagreementDeviation",
     "disagreement_deviation_bound", "disagreement_deviation_terms", "eps_h", "eps_h_within", "gibbs_deviation_bound",
     "Smoothness", "eps_h_of_radius", "moved_disagreement_bound", "moved_gibbs_bound", "moved_vote_bound",

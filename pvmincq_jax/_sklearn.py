@@ -184,7 +184,7 @@ class VoteClassifier(ClassifierMixin, BaseEstimator):
         self.model_, self.choice_, self.sweep_ = model, choice, sweep
         self.weights_ = np.asarray(model.weights)
         self.centers_ = getattr(model.voters, "centers", None)
-        self.gamma_ = float(model.gamma) if self.centers_ is not None else None
+        self.gamma_ = choice.gamma if self.centers_ is not None else None
         self.margin_, self.mu_max_ = _number(model.margin), _number(model.mu_max)
         self.margin_fraction_ = self.margin_ / self.mu_max_
         self.c_bound_, self.kkt_residual_ = _number(model.c_bound), _number(model.kkt_residual)

@@ -29,13 +29,15 @@ from pvmincq_jax._sklearn import (
 )
 from pvmincq_jax._types import MarginUnit, RadiusUnit
 from pvmincq_jax.adaptation.class_grids import fit_transport_classes
-from pvmincq_jax.adaptation.criteria import Choice, transport_criterion
+from pvmincq_jax.adaptation.committee import PART, at_rest
+from pvmincq_jax.adaptation.criteria import Choice
 from pvmincq_jax.adaptation.model import PVMinCq
+from pvmincq_jax.adaptation.moved_criteria import transport_criterion
 from pvmincq_jax.adaptation.own import own_grid
+from pvmincq_jax.adaptation.ratio import Ratio
 from pvmincq_jax.adaptation.seats import MOST_VOTERS, Centers
 from pvmincq_jax.adaptation.sweeps import label_grid
 from pvmincq_jax.adaptation.transport_sweeps import MARGIN_FRACTIONS as MOVED_FRACTIONS
-from pvmincq_jax.adaptation.transport_sweeps import RADIUS_MULTIPLES
 from pvmincq_jax.adaptation.validate import fit_transport_validated
 from pvmincq_jax.matching.curve import PV_LEVELS, grid_radii
 from pvmincq_jax.matching.space import Metric
@@ -57,10 +59,10 @@ class PVMinCqClassifier(VoteClassifier):
     its own match, PV is 0, the radius plays no part, and the vote is that of `MinCqClassifier` over Gaussian kernels.
 
     Args:
-      form: "label" for the paper's, "transport" for `pvmincq_jax.pv_transport_mincq`, which is not in the paper and
-        stands larger shifts.
-      radius: of the matching; a number, a list to choose from, or None: radii at ten levels of PV, or multiples of the
-        bottleneck radius for the transport form.
+      form: "transport" for `pvmincq_jax.fit_transport_validated`, which is not in the paper and stands larger shifts;
+        "label" for the paper's.
+      radius: of the matching; a number, a list to choose from, or None: see `pvmincq_jax.transport_sweep`, and for the
+        label form radii at ten levels of PV.
       margin: mu; a number, a list, or None.
       gamma: of the Gaussian kernels; a number, a list, or None for 1/2, 2 and 8 over the median squared distance
         within the target.
@@ -80,8 +82,18 @@ class PVMinCqClassifier(VoteClassifier):
       folds: of the source, for the source risk; fewer if the smallest class has fewer points. None for 5, or 2 with
         more than two classes.
       random_state: of folds and matchings: a seed, a `numpy.random.RandomState`, or None.
+      own_scale: for the transport form: whether the grid also holds maps that bring each feature to the target's mean
+        and deviation first, which suits domains that differ in units, offsets or size, class by class alike; None:
+        unless radii are given.
+      even: for the transport form: whether the smaller sample is repeated to the size of the larger one.
+      ratio: for the transport form: the share of ``classes_[1]`` in the target; "source" if it is that of the source,
+        or "estimated", which takes several times as long, see `pvmincq_jax.estimate_ratio`.
+      part: for the transport form: of the grid that votes, see `pvmincq_jax.committee`; None for the best point alone,
+        which is also what more than two classes have.
 
     Attributes:
+      adapted_: whether the best point of the grid adapts; False with one domain, or where the source as it is was
+        judged best.
       classes_: the classes of the source. With c > 2 of them there is a vote for each against the rest, in which the
         class weighs as much as all others together, and one radius, gamma and margin for all; labels and weights below
         have c rows, and mu, mu_max, C-bound and residual are ``[c]``.
@@ -132,7 +144,7 @@ class PVMinCqClassifier(VoteClassifier):
     def __init__(
         self,
         *,
-        form: Literal["label", "transport"] = "label",
+        form: Literal["label", "transport"] = "transport",
         radius: Given = None,
         margin: Given = None,
         gamma: Given = None,
@@ -146,8 +158,16 @@ class PVMinCqClassifier(VoteClassifier):
         metric: Metric = "euclidean",
         folds: int | None = None,
         random_state: Any = 0,
+        own_scale: bool | None = None,
+        even: bool = True,
+        ratio: Ratio = "source",
+        part: float | None = PART,
     ) -> None:
         """Keeps the parameters; `fit` checks them."""
+        self.own_scale = own_scale
+        self.even = even
+        self.ratio = ratio
+        self.part = part
         self.form = form
         self.radius = radius
         self.margin = margin
@@ -213,6 +233,8 @@ class PVMinCqClassifier(VoteClassifier):
         found = self._transport(task) if moving else self._label(task)
         self._learnt(*found)
         model, choice, _ = found
+        grid = self.sweep_ if task.labels.ndim == 1 else self.sweep_[0]
+        self.adapted_ = not task.single and not bool(at_rest(grid)[choice.grid_index[0]])
         self.criterion_ = choice.scores
         self.source_, self.source_labels_, self.target_ = task.source, task.labels, task.target
         self.radius_, self.pv_, self.pairs_ = float(model.radius), float(model.pv), model.pairs
@@ -265,7 +287,7 @@ class PVMinCqClassifier(VoteClassifier):
             task.target,
             criterion=criterion,
             draws=check_count("draws", 64 if self.draws is None else self.draws, 1),
-            radii=self._radii(task, RADIUS_MULTIPLES, "bottleneck"),
+            radii=None if self.radius is None else self._radii(task, (), self.radius_unit),
             margins=margin_list(self.margin, self.margin_unit, MOVED_FRACTIONS),
             margin_unit=self.margin_unit,
             gammas=gammas if on_points(self.voters) else None,
@@ -273,6 +295,10 @@ class PVMinCqClassifier(VoteClassifier):
             voters=self.voters,
             most_voters=self.most_voters,
             metric=self.metric,
+            own_scale=self.own_scale,
+            even=self.even,
+            ratio=self.ratio,
+            part=self.part,
         )
 
     def _radii(self, task: Domains, default: Sequence[float], default_unit: RadiusUnit) -> np.ndarray:

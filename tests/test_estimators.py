@@ -21,9 +21,10 @@ import pvmincq_jax as pvm
 from pvmincq_jax._sklearn import gamma_list
 from pvmincq_jax.datasets import moons_task
 from pvmincq_jax.estimators import MinCqClassifier, PVMinCqClassifier
+from tests.adaptation.test_moves import blobs
 from tests.problems import clarabel_objective
 
-GIVEN = {"radius": 0.6, "margin": 0.2, "gamma": 2.0}
+GIVEN = {"form": "label", "radius": 0.6, "margin": 0.2, "gamma": 2.0}
 # Five, as many as there are by default: the tests share their compiled programs.
 MARGINS = [0.01, 0.05, 0.1, 0.2, 0.5]
 
@@ -68,7 +69,7 @@ def test_two_domains_are_the_library_s_own_fit(task):
     grid = {"radii": [0.4, 0.8], "margins": MARGINS, "gammas": [0.5, 4.0], "radius_unit": "absolute"}
     found = pvm.fit_validated(task.source, task.source_labels, task.target, seed=3, folds=3, **grid)
     given = {"radius": grid["radii"], "margin": grid["margins"], "gamma": grid["gammas"]}
-    own = PVMinCqClassifier(**given, folds=3, random_state=3)
+    own = PVMinCqClassifier(form="label", **given, folds=3, random_state=3)
     own.fit_domains(task.source, task.source_labels, task.target)
     assert own.choice_.grid_index == found.choice.grid_index
     for name in found.sweep._fields:
@@ -175,6 +176,20 @@ def test_transport_form_is_the_library_s_own_fit(task):
         for one, more in ((PVMinCqClassifier, {"form": "transport"}), (MinCqClassifier, {}))
     )
     np.testing.assert_array_equal(still.weights_, plain.weights_)
+    assert own.adapted_ == found.adapted
+    assert not still.adapted_
+
+
+def test_the_class_ratio_of_the_target_may_be_given():
+    rng = np.random.default_rng(4)
+    source, labels = blobs(rng, 20, 20)
+    target, truth = blobs(rng, 8, 32, shift=2.5)
+    given = {"radius": [0.1, 0.0], "radius_unit": "pv", "gamma": 1.0, "draws": 8}
+    even, told = (
+        PVMinCqClassifier(**given, ratio=ratio).fit_domains(source, labels, target) for ratio in ("source", 0.2)
+    )
+    assert even.score(target, truth) < 0.9
+    assert told.score(target, truth) == 1
 
 
 def test_probabilities_are_those_of_the_gibbs_classifier(task, adapted):
@@ -292,7 +307,7 @@ def test_a_criterion_of_one_s_own(task):
         return rs_only(sweep) * 0 + sweep.radii[:, None, None]
 
     rs_only = pvm.rs
-    model = PVMinCqClassifier(radius=[0.7, 0.4], margin=0.2, gamma=2.0, criterion=nearest, draws=1)
+    model = PVMinCqClassifier(form="label", radius=[0.7, 0.4], margin=0.2, gamma=2.0, criterion=nearest, draws=1)
     model.fit_domains(task.source, task.source_labels, task.target)
     assert model.radius_ == 0.4
     np.testing.assert_allclose(model.criterion_[:, 0, 0], [0.4, 0.7])
@@ -321,14 +336,18 @@ DOMAIN = np.array([1, 1, 1, -2, -2, -2])
         (PVMinCqClassifier(), (X, Y, [1, -1]), r"one entry per row of X \(6\)"),
         (PVMinCqClassifier(), (X, Y, ["s"] * 6), "sample_domain must hold numbers"),
         (PVMinCqClassifier(), (X, None, DOMAIN), "y must have one entry per row"),
-        (PVMinCqClassifier(radius=0.1), (X, Y, DOMAIN), "smallest distance.*is 2.8.*larger radius"),
+        (PVMinCqClassifier(form="label", radius=0.1), (X, Y, DOMAIN), "smallest distance.*is 2.8.*larger radius"),
         (PVMinCqClassifier(form="transport", radius=0.1), (X, Y, DOMAIN), "is 2.8.*larger radius"),
         (PVMinCqClassifier(form="transport", criterion="rs_pv"), (X, Y, DOMAIN), "None or a function of a Transport"),
         (PVMinCqClassifier(form="both"), (X, Y, DOMAIN), "form must be 'label' or 'transport'"),
         (PVMinCqClassifier(radius=0.0), (X, Y, DOMAIN), "radius must be above 0"),
-        (PVMinCqClassifier(criterion="best"), (X, Y, DOMAIN), "criterion must be one of rs, rs_pv"),
+        (PVMinCqClassifier(form="label", criterion="best"), (X, Y, DOMAIN), "criterion must be one of rs, rs_pv"),
         (PVMinCqClassifier(draws=0), (X, Y, DOMAIN), "draws must be at least 1"),
-        (PVMinCqClassifier(centers="all"), (X, Y, DOMAIN), "centers must be 'target', 'source' or 'both'"),
+        (
+            PVMinCqClassifier(form="label", centers="all"),
+            (X, Y, DOMAIN),
+            "centers must be 'target', 'source' or 'both'",
+        ),
     ],
 )
 def test_errors_say_what_to_do(classifier, arguments, message):

@@ -15,13 +15,13 @@ from pvmincq_jax.adaptation.coarse_grid import VoteBlocks, is_large, solve_coars
 from pvmincq_jax.adaptation.criteria import Choice, choose
 from pvmincq_jax.adaptation.grid import Lanes, solve_grid
 from pvmincq_jax.adaptation.model import PVMinCq, model_at
+from pvmincq_jax.adaptation.moves import plan_moves
+from pvmincq_jax.adaptation.ratio import Ratio
 from pvmincq_jax.adaptation.seats import MOST_VOTERS
 from pvmincq_jax.adaptation.sweeps import Sweep, check_solved, grid_gammas
-from pvmincq_jax.adaptation.transport import Transport, barycentres
+from pvmincq_jax.adaptation.transport import Transport
 from pvmincq_jax.adaptation.transport_sweeps import TransportSweep, moved_seats
-from pvmincq_jax.matching.graph import check_reach, space_graph
-from pvmincq_jax.matching.matching import draw_matchings
-from pvmincq_jax.matching.space import Metric, make_space
+from pvmincq_jax.matching.space import Metric
 from pvmincq_jax.voting.coarse import COARSE
 from pvmincq_jax.voting.families import VoterKind, make_voters
 from pvmincq_jax.voting.program import accuracy
@@ -149,6 +149,13 @@ def check_matched(sweeps: tuple[Any, ...], names: np.ndarray) -> tuple[Any, ...]
     return sweeps
 
 
+def _price_once(sweep: Any, count: int) -> Any:
+    """The grid of one class whose PV, in a sum over all classes that is halved, counts once."""
+    return (
+        sweep._replace(classes=count) if isinstance(sweep, TransportSweep) else sweep._replace(pv=sweep.pv * 2 / count)
+    )
+
+
 def class_scores(sweeps: Sequence[Any], criterion: Callable[[Any], np.ndarray]) -> np.ndarray:
     """The criterion of a grid of c classes: half the sum over the classes of that of two, with PV counted once.
 
@@ -167,7 +174,7 @@ def class_scores(sweeps: Sequence[Any], criterion: Callable[[Any], np.ndarray]) 
     count = len(sweeps)
     if count == 1:
         return criterion(sweeps[0])
-    each = [criterion(sweep._replace(pv=sweep.pv * 2 / count)) for sweep in sweeps]
+    each = [criterion(_price_once(sweep, count)) for sweep in sweeps]
     return np.where(np.any(unmatched(sweeps), axis=0)[:, None, None], np.inf, np.sum(each, axis=0) / 2)
 
 
@@ -198,7 +205,7 @@ def fit_transport_classes(
     *,
     names: np.ndarray,
     criterion: Callable[[Any], np.ndarray],
-    radii: np.ndarray,
+    radii: np.ndarray | None,
     margins: np.ndarray,
     gammas: np.ndarray | None,
     draws: int,
@@ -207,6 +214,10 @@ def fit_transport_classes(
     most_voters: int,
     margin_unit: MarginUnit,
     metric: Metric,
+    own_scale: bool | None,
+    even: bool,
+    ratio: Ratio,
+    part: float | None,
 ) -> tuple[PVMinCq, Choice, tuple[TransportSweep, ...]]:
     """`pvmincq_jax.fit_transport_validated` of more than two classes, on checked arrays.
 
@@ -216,7 +227,7 @@ def fit_transport_classes(
       target: ``[m_t, d]``.
       names: of the classes, for errors.
       criterion: this and all that follow as in `pvmincq_jax.fit_transport_validated`.
-      radii: absolute.
+      radii: absolute, or None.
       margins: to choose from.
       gammas: to choose from.
       draws: matchings per radius.
@@ -225,17 +236,21 @@ def fit_transport_classes(
       most_voters: how many at most.
       margin_unit: how to read ``margins``.
       metric: of the matching.
+      own_scale: whether each domain on its own scale is in the grid.
+      even: whether samples of unequal size are made even.
+      ratio: "source"; other class ratios are for two classes.
+      part: without effect: the best point of the grid votes alone.
 
     Returns:
       The votes, the point chosen, and the grid of each class.
     """
-    graph = check_reach(space_graph(make_space(source, target, metric, ties=class_numbers(labels)), float(radii.max())))
-    transports = []
-    for radius in radii[radii >= np.min(graph.distances)]:
-        drawn = draw_matchings(graph.within(float(radius)), draws, seed=seed)
-        transports.append(barycentres(source, target, drawn.expected, drawn.pv, float(radius)))
-    gammas = grid_gammas(gammas, target, voters)
-    grid = gammas, margins, margin_unit, voters, most_voters, seed
-    sweeps = check_matched(moved_classes(transports, labels, target, *grid), names)
+    if ratio != "source":
+        raise ValueError(f"ratio must be 'source' with more than two classes; it is {ratio!r}")
+    makers = plan_moves(
+        source, class_numbers(labels).astype(source.dtype), target, radii, "absolute",
+        identity=None, on_own_scale=own_scale, even=even, ratio=None, draws=draws, seed=seed, metric=metric,
+    )  # fmt: skip
+    grid = grid_gammas(gammas, target, voters), margins, margin_unit, voters, most_voters, seed
+    sweeps = check_matched(moved_classes([make() for make in makers], labels, target, *grid), names)
     choice = choose(sweeps[0], class_scores(sweeps, criterion))
     return class_model(sweeps, choice.grid_index), choice, sweeps

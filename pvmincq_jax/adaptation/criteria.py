@@ -1,7 +1,7 @@
 """Choosing the hyperparameters without a single target label (section 3.4).
 
-The transport form has a grid and a criterion of its own, `transport_criterion`: what the paper's rule asks of the vote,
-to be right on the source, a vote for a distant target must fail.
+The transport form has a grid and a criterion of its own, `pvmincq_jax.transport_criterion`: what the paper's rule asks
+of the vote, to be right on the source, a vote for a distant target must fail.
 
 A criterion is a pure function from the arrays of a `Sweep` to a score per point of the grid, the lower the better, and
 `choose` turns scores into a choice. Another criterion takes a few lines: ::
@@ -30,28 +30,28 @@ __all__ = [
     "choose",
     "class_ratio_gap",
     "label_criterion",
-    "moved_risk",
     "neighbour_disagreement",
+    "normalised_cut",
     "rs",
     "rs_pv",
     "rs_pv_cbound",
     "rs_pv_risk",
-    "transport_criterion",
 ]
 
 Criterion = Callable[[Sweep], np.ndarray]
-TransportCriterion = Callable[[TransportSweep], np.ndarray]
 
 # Scores are sums of a few shares of points: what differs by less than this is equal but for rounding.
 _EQUAL = 1e-9
 # Neighbours that a target point is compared with: so many, and one in so many of the sample.
 _NEAR = 16
 _WIDE = 8
+# One in so many of the class that a vote finds rarer; of two classes of one size, the same number. Not fewer than so
+# many: three points that lie together are no class.
+_RARER = 4
+_FEWEST = 8
 # What the share of neighbours with another label, and the squared gap of class ratios, count for beside risks and PV.
 _CUT = 4
 _GAP = 4
-# The share of moved points that may be on the wrong side at no cost: a wide radius blurs the map, and that is no harm.
-_BLURRED = 0.1
 
 
 def rs(sweep: Sweep) -> np.ndarray:
@@ -115,7 +115,8 @@ def rs_pv_risk(sweep: Sweep) -> np.ndarray:
     return rs_pv(sweep) + np.where(sweep.status == Status.SOLVED, 2 * sweep.self_risk, np.inf)
 
 
-def _solved(sweep: Sweep | TransportSweep, scores: np.ndarray) -> np.ndarray:
+def where_solved(sweep: Sweep | TransportSweep, scores: np.ndarray) -> np.ndarray:
+    """Scores ``[r, g, k]``, infinite where nothing was solved."""
     return np.where(sweep.status == Status.SOLVED, scores, np.inf)
 
 
@@ -136,21 +137,50 @@ def neighbour_disagreement(sweep: Sweep | TransportSweep, neighbours: int | None
         wide = max(1, len(sweep.target) // _WIDE)
         return (neighbour_disagreement(sweep, min(_NEAR, wide)) + neighbour_disagreement(sweep, wide)) / 2
     k = min(check_count("neighbours", neighbours, 1), len(sweep.target) - 1)
-    if k < 1:
-        return _solved(sweep, np.zeros(sweep.status.shape))
+    return where_solved(sweep, _cut_curve(sweep, k)[..., -1] if k else np.zeros(sweep.status.shape))
+
+
+def _cut_curve(sweep: Sweep | TransportSweep, most: int) -> np.ndarray:
+    """The share of a target point's 1, 2, .. nearest target points that get another label ``[r, g, k, most]``."""
     # In the order of the points, so that ties between neighbours do not depend on the order of the rows.
     order = canonical_order(sweep.target)
     points, labels = sweep.target[order], np.sign(sweep.target_values[..., order])
-    _, near = cKDTree(points).query(points, k + 1)
+    _, near = cKDTree(points).query(points, most + 1)
     apart = [np.mean(labels[..., column] != labels, axis=-1) for column in near[:, 1:].T]
-    return _solved(sweep, np.mean(apart, axis=0))
+    return np.cumsum(np.stack(apart, axis=-1), axis=-1) / np.arange(1, most + 1)
+
+
+def normalised_cut(sweep: Sweep | TransportSweep) -> np.ndarray:
+    """How often neighbours in the target get different labels, beside labels drawn at random in the same class ratio.
+
+    cut / (4 p (1 - p)), p = P_T(B(x) = +1), with cut the mean `neighbour_disagreement` of 16 points and of a quarter of
+    the class that the vote finds rarer (if that is fewer, only these, but 8 at least). Of half and half it is the plain
+    cut; a vote that calls next to all points one class cuts little only because there is little to cut, and of a rare
+    class most points have neighbours of the other one unless few are asked.
+
+    Args:
+      sweep: a `Sweep` or a `TransportSweep`.
+
+    Returns:
+      ``[r, g, k]``; 1 where the vote calls all points one class, infinite where nothing was solved.
+    """
+    positive = np.mean(sweep.target_values > 0, axis=-1)
+    both, rarer = (positive > 0) & (positive < 1), np.minimum(positive, 1 - positive)
+    others = len(sweep.target) - 1
+    if others < 1:
+        return where_solved(sweep, np.ones(sweep.status.shape))
+    wide = np.maximum(min(_FEWEST, others), (rarer * len(sweep.target) / _RARER).astype(int))
+    curve = _cut_curve(sweep, int(np.max(wide)))
+    near = [np.take_along_axis(curve, k[..., None] - 1, axis=-1)[..., 0] for k in (np.minimum(wide, _NEAR), wide)]
+    at_random = np.where(both, 4 * positive * (1 - positive), 1.0)
+    return where_solved(sweep, np.where(both, np.mean(near, axis=0) / at_random, 1.0))
 
 
 def class_ratio_gap(sweep: Sweep | TransportSweep) -> np.ndarray:
-    """How far the share of one class among the target points, as the vote labels them, is from its share in the source.
+    """How far the share of one class among the target points, as the vote labels them, is from what it should be.
 
-    |P_T(B(x) = +1) - P_S(y = +1)|, the latter under the weights of the moved points if there are any; it takes the
-    classes to be as frequent in both domains.
+    |P_T(B(x) = +1) - pi|, with pi the ratio that the sweep was made for, or the share of +1 in the whole source: the
+    classes are then taken to be as frequent in both domains.
 
     Args:
       sweep: a `Sweep` or a `TransportSweep`.
@@ -158,20 +188,16 @@ def class_ratio_gap(sweep: Sweep | TransportSweep) -> np.ndarray:
     Returns:
       Shares ``[r, g, k]``; infinite where nothing was solved.
     """
-    positive = sweep.source_labels > 0
-    if isinstance(sweep, TransportSweep):
-        source = np.array([np.average(positive, weights=one.weights) for one in sweep.transports])
-    else:
-        source = np.full(len(sweep.radii), np.mean(positive))
-    target = np.mean(sweep.target_values > 0, axis=-1)
-    return _solved(sweep, np.abs(target - source[:, None, None]))
+    given = sweep.ratio if isinstance(sweep, TransportSweep) else None
+    expected = np.mean(sweep.source_labels > 0) if given is None else given
+    return where_solved(sweep, np.abs(np.mean(sweep.target_values > 0, axis=-1) - expected))
 
 
 def label_criterion(sweep: Sweep) -> np.ndarray:
     """The criterion of the form that carries labels. Not in the paper.
 
     R_S(B_Q) + PV + C-bound + 4 cut + 4 gap^2: `rs_pv_cbound`, with cut the `neighbour_disagreement` and gap the
-    `class_ratio_gap`, weighed as in `transport_criterion`.
+    `class_ratio_gap`, weighed as the transport form's criterion was at first.
 
     The first terms see the target through its self-labels alone. The cut asks that the vote's boundary keeps out of the
     dense regions of the target itself, and the gap that it does not do so by calling all of it one class.
@@ -185,40 +211,6 @@ def label_criterion(sweep: Sweep) -> np.ndarray:
       Scores ``[r, g, k]``.
     """
     return rs_pv_cbound(sweep) + _CUT * neighbour_disagreement(sweep) + _GAP * class_ratio_gap(sweep) ** 2
-
-
-def moved_risk(sweep: TransportSweep) -> np.ndarray:
-    """The risk of the vote on the moved points that it was learnt from, with their true labels.
-
-    Args:
-      sweep: a `TransportSweep`.
-
-    Returns:
-      Shares ``[r, g, k]``; infinite where nothing was solved.
-    """
-    wrong = ~(sweep.moved_values * sweep.source_labels > 0)
-    shares = np.stack([np.asarray(one.weights) / np.sum(one.weights) for one in sweep.transports])
-    return _solved(sweep, np.einsum("rgks,rs->rgk", wrong, shares))
-
-
-def transport_criterion(sweep: TransportSweep) -> np.ndarray:
-    """The criterion of the transport form, without a source risk. Not in the paper.
-
-    4 cut + 4 gap^2 + 2 max(0, risk - 1/10) + PV, with cut the `neighbour_disagreement`, gap the `class_ratio_gap` and
-    risk the `moved_risk`.
-
-    A vote is trusted if its boundary keeps out of dense regions of the target, if it finds the classes as often as they
-    are, if the map left them separable, and if it moved all points. ``python -m experiments.transport_study`` shows
-    other terms and weights beside these, on the tasks that they were chosen on.
-
-    Args:
-      sweep: a `TransportSweep`.
-
-    Returns:
-      Scores ``[r, g, k]``.
-    """
-    cut, gap, risk = neighbour_disagreement(sweep), class_ratio_gap(sweep), moved_risk(sweep)
-    return _CUT * cut + _GAP * gap**2 + 2 * np.maximum(risk - _BLURRED, 0) + sweep.pv[:, None, None]
 
 
 class Choice(NamedTuple):

@@ -23,7 +23,7 @@ from pvmincq_jax.matching.graph import space_graph
 from pvmincq_jax.matching.matching import ExpectedMatching, draw_matchings
 from pvmincq_jax.matching.space import Metric, make_space
 
-__all__ = ["SharedPoints", "even_rows", "shared_points"]
+__all__ = ["SharedPoints", "class_rows", "even_rows", "shared_points"]
 
 
 class SharedPoints(NamedTuple):
@@ -157,3 +157,40 @@ def even_rows(points: ArrayLike, size: int, *, seed: int = 0, labels: ArrayLike 
     order = canonical_order(np.asarray(points), None if labels is None else np.asarray(labels))
     more = np.random.default_rng(check_count("seed", seed, 0)).permutation(count)[: size % count]
     return np.concatenate([np.tile(np.arange(count), size // count), np.sort(order[more])])
+
+
+def class_rows(
+    points: ArrayLike, labels: ArrayLike, size: int, shares: dict[float, float], *, seed: int = 0
+) -> np.ndarray:
+    """Rows of a labelled sample in which each class has a given share: points are repeated, or left out at random.
+
+    Args:
+      points: ``[m, d]``.
+      labels: ``[m]``.
+      size: how many rows.
+      shares: of the classes, by label; they add up to 1.
+      seed: of the draw.
+
+    Returns:
+      Row numbers ``[size]``, in increasing order; at least one of each class. Permuting the rows of the sample does not
+      change which points are taken.
+
+    Example:
+      >>> x, y = np.array([[3.0], [5.0], [7.0], [9.0]]), np.array([1.0, 1.0, -1.0, -1.0])
+      >>> y[class_rows(x, y, 5, {1.0: 0.2, -1.0: 0.8})]
+      array([ 1., -1., -1., -1., -1.])
+    """
+    check_points("points", points)
+    points, labels = np.asarray(points), np.asarray(labels)
+    if set(np.unique(labels)) != set(shares) or not np.isclose(sum(shares.values()), 1) or min(shares.values()) <= 0:
+        raise ValueError(f"shares must give each class of labels a number above 0, with sum 1; they are {shares}")
+    taken, left = [], check_count("size", size, len(shares))
+    for place, (label, share) in enumerate(sorted(shares.items())):
+        rest = len(shares) - place - 1
+        count = min(max(1, round(share * size)), left - rest) if rest else left
+        rows = np.flatnonzero(labels == label)
+        rows = rows[canonical_order(points[rows])]
+        some = np.random.default_rng([check_count("seed", seed, 0), place]).permutation(rows)[: count % rows.size]
+        taken += [np.tile(rows, count // rows.size), some]
+        left -= count
+    return np.sort(np.concatenate(taken))

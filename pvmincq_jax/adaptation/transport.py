@@ -23,7 +23,7 @@ from pvmincq_jax.matching.matching import ExpectedMatching, draw_matchings
 from pvmincq_jax.matching.space import Metric, make_space
 from pvmincq_jax.matching.spread import MatchedSpread, host_spread
 
-__all__ = ["Transport", "barycentres", "move", "pv_transport"]
+__all__ = ["Transport", "barycentres", "move", "pv_transport", "stay"]
 
 
 class Transport(NamedTuple):
@@ -32,7 +32,8 @@ class Transport(NamedTuple):
     Attributes:
       source: the source points ``[m_s, d]``.
       moved: the means of their matched target points ``[m_s, d]``; a point that was never matched stays.
-      weights: in which share of the matchings each source point is matched ``[m_s]``.
+      weights: in which share of the matchings each source point is matched ``[m_s]``, times its copies if it was
+        repeated.
       mean_distance: mean distance of the matched target points from their mean ``[m_s]``.
       variance: mean squared distance from it ``[m_s]``.
       pv: the perturbed variation.
@@ -82,6 +83,31 @@ def barycentres(source: ArrayLike, target: ArrayLike, pairs: ExpectedMatching, p
     spread = host_spread(target, *pairs, len(source))
     moved = np.where(spread.weights[:, None] > 0, spread.moved, source).astype(target.dtype)
     return Transport(source, moved, *spread[1:], pv, radius, pairs)
+
+
+def stay(source: ArrayLike, moved: ArrayLike | None = None, weights: ArrayLike | None = None) -> Transport:
+    """The map without a matching: every point stays, or goes where it is told. Its radius is 0, and PV is 1.
+
+    Args:
+      source: ``[m_s, d]``.
+      moved: where to, ``[m_s, d]``; None to stay.
+      weights: of the points ``[m_s]``; None for 1 each.
+
+    Returns:
+      A `Transport` without pairs.
+    """
+    source = np.asarray(source)
+    nobody = np.zeros(0, int)
+    return Transport(
+        source=source,
+        moved=source if moved is None else np.asarray(moved),
+        weights=np.ones(len(source)) if weights is None else np.asarray(weights),
+        mean_distance=np.zeros(len(source)),
+        variance=np.zeros(len(source)),
+        pv=1.0,
+        radius=0.0,
+        pairs=ExpectedMatching(nobody, nobody, np.zeros(0)),
+    )
 
 
 def pv_transport(

@@ -16,22 +16,19 @@ from pvmincq_jax._types import ArrayLike, MarginUnit, RadiusUnit, common_dtype
 from pvmincq_jax.adaptation.coarse_grid import VoteBlocks, is_large, solve_coarsely
 from pvmincq_jax.adaptation.grid import Lanes, solve_grid
 from pvmincq_jax.adaptation.model import PVMinCq, learn_at
+from pvmincq_jax.adaptation.moves import plan_moves
 from pvmincq_jax.adaptation.seats import MOST_VOTERS, seat_moved
 from pvmincq_jax.adaptation.sweeps import check_solved, grid_gammas
-from pvmincq_jax.adaptation.transport import Transport, barycentres, pv_transport
+from pvmincq_jax.adaptation.transport import Transport, pv_transport
 from pvmincq_jax.matching.curve import grid_radii
-from pvmincq_jax.matching.graph import check_reach, space_graph
-from pvmincq_jax.matching.matching import draw_matchings
 from pvmincq_jax.matching.selflabel import SelfLabels
-from pvmincq_jax.matching.space import Metric, make_space
+from pvmincq_jax.matching.space import Metric
 from pvmincq_jax.voting.coarse import COARSE
 from pvmincq_jax.voting.families import VoterKind, make_voters
 from pvmincq_jax.voting.program import accuracy
 
 __all__ = ["TransportSweep", "pv_transport_mincq", "transport_sweep"]
 
-# In units of the bottleneck radius.
-RADIUS_MULTIPLES = (0.7, 0.85, 1.0, 1.15, 1.3, 1.45, 1.6, 1.75, 1.9, 2.05, 2.2, 2.4)
 MARGIN_FRACTIONS = (0.05, 0.2, 0.5)
 
 
@@ -39,7 +36,8 @@ class TransportSweep(NamedTuple):
     """Every vote of the grid; ``[r, g, k]`` counts radii, gammas, margins.
 
     Attributes:
-      radii: absolute ``[r]``.
+      radii: absolute ``[r]``; 0 where nobody was matched, see `pvmincq_jax.stay`. With domains on their own scales
+        they come in two runs, the second on the target's scale.
       gammas: ``[g]``; NaN where the voters have none.
       margins: as given ``[k]``.
       margin_unit: "absolute" or "fraction".
@@ -57,6 +55,8 @@ class TransportSweep(NamedTuple):
       target: ``[m_t, d]``.
       voter_mask: which voters take part ``[r, n]``.
       accuracy: the largest KKT residual that counts as solved, as in `pvmincq_jax.Sweep`.
+      ratio: the share of +1 that the target is taken to have; None for that of ``source_labels``.
+      classes: of how many classes +1 is one, against the rest.
     """
 
     radii: np.ndarray
@@ -77,6 +77,8 @@ class TransportSweep(NamedTuple):
     target: np.ndarray
     voter_mask: np.ndarray
     accuracy: float
+    ratio: float | None = None
+    classes: int = 2
 
     @property
     def self_labels(self) -> tuple[SelfLabels, ...]:
@@ -173,6 +175,10 @@ def transport_sweep(
     exact: bool | None = None,
     mesh: jax.sharding.Mesh | None = None,
     progress: Progress = None,
+    identity: bool | None = None,
+    own_scale: bool | None = None,
+    even: bool = True,
+    ratio: float | None = None,
 ) -> TransportSweep:
     """Learns the vote on moved source points at every point of a grid, without target labels.
 
@@ -180,7 +186,8 @@ def transport_sweep(
       source: ``[m_s, d]``.
       source_labels: ``[m_s]`` in {-1, +1}.
       target: ``[m_t, d]``.
-      radii: to choose from; None for twelve from 0.7 to 2.4 times the bottleneck radius.
+      radii: to choose from; None for six levels of PV from 0.6 to 0, and up to six multiples of the bottleneck radius
+        from 1.15 to 2.4, those at which not nearly all points are within reach of each other.
       margins: to choose from.
       gammas: of Gaussian voters; `pvmincq_jax.default_gammas` of the target when None.
       draws: matchings per radius.
@@ -194,6 +201,14 @@ def transport_sweep(
       mesh: a `jax.sharding.Mesh`; radii and gammas are split over its first axis. None for all CPU devices of
         this process: one, unless JAX was asked for more before it started (``jax_num_cpu_devices``).
       progress: a bar on standard error: True, False, or None for long work at a terminal; or ``f(done, total)``.
+      identity: whether the vote learnt on the source where it is, without adaptation, is a point of the grid, at
+        radius 0; None: with the default radii.
+      own_scale: whether all of the grid is there a second time, with each source feature on the target's mean and
+        deviation before it is matched, see `pvmincq_jax.own_scale`; None: with the default radii.
+      even: whether the smaller sample is repeated to the size of the larger one before they are matched, see
+        `pvmincq_jax.even_rows`.
+      ratio: the share of +1 in the target, which the source is brought to by repeating and leaving out rows before the
+        samples are matched, see `pvmincq_jax.estimate_ratio`; None: the classes are as frequent as in the source.
 
     Returns:
       A `TransportSweep`. Points of the grid that could not be solved are marked by their status; it is an error if
@@ -205,21 +220,37 @@ def transport_sweep(
     labels = np.asarray(source_labels, dtype)
     margins = check_margins(margins, margin_unit)
     gammas = grid_gammas(gammas, target, voters)
-    unit, values = ("bottleneck", RADIUS_MULTIPLES) if radii is None else (radius_unit, radii)
-    radii = grid_radii(source, target, values, unit, metric)
-    graph = check_reach(space_graph(make_space(source, target, metric, ties=labels), float(radii.max())))
-    # A radius that reaches nobody gives nothing to learn from.
-    radii = radii[[bool(np.any(graph.distances <= radius)) for radius in radii]]
+    check_ratio(ratio)
+    makers = plan_moves(
+        source,
+        labels,
+        target,
+        radii,
+        radius_unit,
+        identity=identity,
+        on_own_scale=own_scale,
+        even=even,
+        ratio=ratio,
+        draws=draws,
+        seed=seed,
+        metric=metric,
+    )
     transports = []
-    with progress_bar(progress, len(radii) * (1 + len(gammas)), "transport") as advance:
-        for radius in radii:
-            drawn = draw_matchings(graph.within(float(radius)), draws, seed=seed)
-            transports.append(barycentres(source, target, drawn.expected, drawn.pv, float(radius)))
+    with progress_bar(progress, len(makers) * (1 + len(gammas)), "transport") as advance:
+        for make in makers:
+            transports.append(make())
             advance(1)
-        return learn_on_moved(
+        found = learn_on_moved(
             transports, labels, target, gammas, margins, margin_unit, voters,
             most_voters=most_voters, seed=seed, exact=exact, mesh=mesh, advance=advance,
         )  # fmt: skip
+        return found._replace(ratio=float(np.mean(labels > 0)) if ratio is None else float(ratio))
+
+
+def check_ratio(ratio: float | None) -> None:
+    """The share of a class is between 0 and 1."""
+    if ratio is not None and not 0 < ratio < 1:
+        raise ValueError(f"ratio must be None or the share of +1 in the target, between 0 and 1; it is {ratio!r}")
 
 
 def learn_on_moved(

@@ -7,15 +7,16 @@ import jax
 
 from pvmincq_jax._progress import Progress
 from pvmincq_jax._types import ArrayLike, MarginUnit, RadiusUnit
+from pvmincq_jax.adaptation.committee import PART, at_rest, committee
 from pvmincq_jax.adaptation.criteria import (
     Choice,
     Criterion,
-    TransportCriterion,
     choose,
     label_criterion,
-    transport_criterion,
 )
 from pvmincq_jax.adaptation.model import PVMinCq, model_at
+from pvmincq_jax.adaptation.moved_criteria import TransportCriterion, transport_criterion
+from pvmincq_jax.adaptation.ratio import Ratio, estimate_ratio
 from pvmincq_jax.adaptation.seats import MOST_VOTERS, Centers
 from pvmincq_jax.adaptation.sweeps import MARGIN_FRACTIONS, Sweep, sweep
 from pvmincq_jax.adaptation.transport_sweeps import MARGIN_FRACTIONS as MOVED_FRACTIONS
@@ -107,12 +108,32 @@ def fit_validated(
     return ValidatedFit(model_at(figures, choice.grid_index), choice, figures)
 
 
+def _share(
+    ratio: Ratio, source: ArrayLike, labels: ArrayLike, target: ArrayLike, criterion: TransportCriterion, options: dict
+) -> float | None:
+    """The share of +1 that the source is brought to; None to leave it as it is."""
+    if isinstance(ratio, str) and ratio not in ("source", "estimated"):
+        raise ValueError(f"ratio must be 'source', 'estimated', or a number between 0 and 1; it is {ratio!r}")
+    if ratio == "source":
+        return None
+    return (
+        estimate_ratio(source, labels, target, criterion=criterion, **options).ratio
+        if ratio == "estimated"
+        else float(ratio)
+    )
+
+
 class ValidatedTransport(NamedTuple):
-    """What `fit_transport_validated` returns: the vote, the point chosen, and the whole grid."""
+    """What `fit_transport_validated` returns: the vote, the best point, and the whole grid."""
 
     model: PVMinCq
     choice: Choice
     sweep: TransportSweep
+
+    @property
+    def adapted(self) -> bool:
+        """Whether the best point of the grid is a map, and not the source where it is."""
+        return not at_rest(self.sweep)[self.choice.grid_index[0]]
 
 
 def fit_transport_validated(
@@ -133,6 +154,11 @@ def fit_transport_validated(
     metric: Metric = "euclidean",
     mesh: jax.sharding.Mesh | None = None,
     progress: Progress = None,
+    identity: bool | None = None,
+    own_scale: bool | None = None,
+    even: bool = True,
+    ratio: Ratio = "source",
+    part: float | None = PART,
 ) -> ValidatedTransport:
     """MinCq on moved source points, with radius, margin and gamma chosen without target labels, in one call.
 
@@ -153,11 +179,18 @@ def fit_transport_validated(
       metric: of the matching.
       mesh: devices to split the grid over.
       progress: a bar.
+      identity: whether not to adapt is a point of the grid.
+      own_scale: whether each domain on its own scale is one.
+      even: whether samples of unequal size are made even.
+      ratio: the share of +1 in the target, "source" where it is that of the source, or "estimated", see
+        `pvmincq_jax.estimate_ratio`.
+      part: of the grid that votes, see `pvmincq_jax.committee`; None for the best point alone.
 
     Returns:
-      A `ValidatedTransport`; its model is the one that the sweep found, not learnt again unless the grid is a large
-      one, see ``exact`` of `pvmincq_jax.sweep`.
+      A `ValidatedTransport`; its model is made of votes that the sweep found. Nothing is learnt again, unless the grid
+      is a large one, see ``exact`` of `pvmincq_jax.sweep`, and one vote alone is asked for.
     """
+    share = _share(ratio, source, source_labels, target, criterion, {"seed": seed, "metric": metric, "voters": voters})
     figures = transport_sweep(
         source,
         source_labels,
@@ -174,6 +207,12 @@ def fit_transport_validated(
         metric=metric,
         mesh=mesh,
         progress=progress,
+        identity=identity,
+        own_scale=own_scale,
+        even=even,
+        ratio=share,
     )
-    choice = choose(figures, criterion(figures))
-    return ValidatedTransport(model_at(figures, choice.grid_index), choice, figures)
+    scores = criterion(figures)
+    choice = choose(figures, scores)
+    model = model_at(figures, choice.grid_index) if part is None else committee(figures, scores, part)
+    return ValidatedTransport(model, choice, figures)

@@ -96,12 +96,19 @@ def test_terms_of_the_criterion(grid, task):
             assert disagreement[index] == pytest.approx(np.mean(labels[near] != labels[:, None]))
     for index in points(grid):
         share = grid.transports[index[0]].weights / np.sum(grid.transports[index[0]].weights)
-        plus = np.sum(share[task.source_labels > 0])
-        assert ratio[index] == pytest.approx(abs(np.mean(grid.target_values[index] > 0) - plus))
+        plus = np.mean(grid.target_values[index] > 0)
+        assert ratio[index] == pytest.approx(abs(plus - 0.5))
         assert risk[index] == pytest.approx(np.sum(share[grid.moved_values[index] * task.source_labels <= 0]))
-    expected = 4 * pvm.neighbour_disagreement(grid) + 4 * ratio**2 + grid.pv[:, None, None]
-    expected += np.where(risk > 0.1, 2 * (risk - 0.1), 0.0)
-    np.testing.assert_allclose(pvm.transport_criterion(grid), expected)
+    cut = pvm.normalised_cut(grid)
+    for index in points(grid):
+        labels = np.sign(grid.target_values[index])
+        plus = np.mean(labels > 0)
+        # A quarter of the rarer class is fewer than eight of forty.
+        near = NearestNeighbors(n_neighbors=8).fit(task.target).kneighbors(return_distance=False)
+        assert cut[index] == pytest.approx(np.mean(labels[near] != labels[:, None]) / (4 * plus * (1 - plus)))
+    expected = 6 * cut + ratio**2 + np.where(risk > 0.1, 4 * (risk - 0.1), 0.0)
+    np.testing.assert_allclose(pvm.transport_criterion(grid), expected + pvm.map_price(grid)[:, None, None])
+    np.testing.assert_array_equal(pvm.class_ratio_gap(grid._replace(ratio=0.25)) != ratio, True)
 
 
 def test_two_scales_of_neighbours(grid):
@@ -129,7 +136,7 @@ def test_what_is_not_solved_is_not_chosen(grid):
 
 def test_fit_transport_validated(grid, task):
     arguments = task.source, task.source_labels, task.target
-    model, choice, figures = pvm.fit_transport_validated(*arguments, **GRID)
+    model, choice, figures = pvm.fit_transport_validated(*arguments, **GRID, part=None)
     np.testing.assert_array_equal(figures.weights, grid.weights)
     assert choice.score == pytest.approx(np.min(pvm.transport_criterion(grid)))
     r, g, k = choice.grid_index
@@ -138,6 +145,9 @@ def test_fit_transport_validated(grid, task):
     accuracy = np.mean(np.asarray(pvm.predict(model, task.test)) == task.test_labels)
     # Forty points and matchings of twenty at a time: more is for the experiments.
     assert accuracy > 0.8
+    voted = pvm.fit_transport_validated(*arguments, **GRID)
+    together = pvm.committee(grid, pvm.transport_criterion(grid))
+    np.testing.assert_array_equal(pvm.decision(voted.model, task.test), pvm.decision(together, task.test))
     other = pvm.fit_transport_validated(*arguments, criterion=lambda one: one.c_bound, **GRID)
     assert other.choice.score == pytest.approx(np.min(grid.c_bound))
 
@@ -190,6 +200,7 @@ def test_absolute_margins(grid, task):
         ({"gammas": [-1.0]}, "gammas must be"),
         ({"draws": 0}, "draws must be"),
         ({"radius_unit": "pv"}, "radii must be in"),
+        ({"ratio": 1.0}, "ratio must be None or the share"),
     ],
 )
 def test_bad_input_is_named(change, message, task):

@@ -1,0 +1,102 @@
+"""A committee: the best part of a grid votes, so that not a single score of few points decides. Not in the paper."""
+
+from typing import Any
+
+import numpy as np
+
+from pvmincq_jax.adaptation.criteria import choose
+from pvmincq_jax.adaptation.model import PVMinCq, model_at
+from pvmincq_jax.adaptation.transport_sweeps import TransportSweep
+from pvmincq_jax.voting.families import GaussianVoters, StumpVoters
+
+__all__ = ["at_rest", "committee"]
+
+# The part of the grid that votes, and at least so many.
+PART = 0.15
+_FEWEST = 3
+# How much more a member may score than the best vote, and the share of target points on which the two agree.
+_WORSE = 0.35
+_AGREED = 0.9
+
+
+def committee(sweep: Any, scores: np.ndarray, part: float = PART) -> PVMinCq:
+    """The mean of the best votes of a grid, each in units of its mean size on the target. Nothing is solved again.
+
+    sum_i w_i c / c_i / k, c_i = 1/m_t sum_t |B_i(x_t)|, over the k best points of the grid, with c the smallest c_i. A
+    mean of votes is a vote over the voters of all of them.
+
+    Votes with a score more than 35 % above the best, or that agree with it on less than 90 % of the target, have no
+    seat: where one map is right and all others are wrong, they would outvote it. Nor have votes that are adapted where
+    the best one is not, or the other way round.
+
+    Args:
+      sweep: a `pvmincq_jax.Sweep` or a `pvmincq_jax.TransportSweep`.
+      scores: one per point of the grid ``[r, g, k]``, the lower the better, such as `pvmincq_jax.transport_criterion`.
+      part: of the points that have a score, and no more; three, if that is fewer.
+
+    Returns:
+      A `PVMinCq` with the voters and weights of the committee; all else is that of the best point, as in
+      `pvmincq_jax.model_at`.
+
+    Example:
+      >>> import pvmincq_jax as pvm
+      >>> from pvmincq_jax.datasets import moons_task
+      >>> task = moons_task("30", 5, per_class=15)
+      >>> found = pvm.transport_sweep(task.source, task.source_labels, task.target, draws=4)
+      >>> model = committee(found, pvm.transport_criterion(found), part=0.2)
+      >>> bool(np.mean(pvm.predict(model, task.test) == task.test_labels) > 0.9)
+      True
+    """
+    if not 0 < part <= 1:
+        raise ValueError(f"part must be above 0 and at most 1; it is {part!r}")
+    scores = np.asarray(scores, float)
+    best = choose(sweep, scores).grid_index
+    head = model_at(sweep, best)
+    side = at_rest(sweep)
+    able = np.flatnonzero(np.isfinite(scores) & (side == side[best[0]])[:, None, None])
+    order = able[np.argsort(scores.flat[able], kind="stable")][: max(_FEWEST, int(part * able.size))]
+    places = np.array(np.unravel_index(order, scores.shape)).T
+    values = np.stack([sweep.target_values[tuple(place)] for place in places])
+    sizes = np.mean(np.abs(values), axis=1)
+    seated = scores.flat[order] <= scores[best] + _WORSE * abs(scores[best])
+    seated &= np.mean(np.sign(values) == np.sign(sweep.target_values[best]), axis=1) >= _AGREED
+    # A vote that is 0 on the whole target has nothing to say.
+    places, sizes = places[seated & (sizes > 0)], sizes[seated & (sizes > 0)]
+    if not sizes.size:
+        return head
+    seats: dict[tuple[int, int], np.ndarray] = {}
+    for (r, g, k), size in zip(places, sizes):
+        share = sweep.weights[r, g, k] * (sizes.min() / size / sizes.size)
+        seats[r, g] = seats.get((r, g), 0.0) + share
+    families = [sweep.voters[r][g] for r, g in seats]
+    voters, weights = _join(families, list(seats.values()))
+    return head._replace(voters=voters, weights=weights)
+
+
+def at_rest(sweep: Any) -> np.ndarray:
+    """At which radii of a grid the source stays where it is: no adaptation.
+
+    Args:
+      sweep: a `pvmincq_jax.Sweep` or a `pvmincq_jax.TransportSweep`.
+
+    Returns:
+      Bool ``[r]``.
+    """
+    if not isinstance(sweep, TransportSweep):
+        return np.zeros(len(sweep.radii), bool)
+    return np.array([float(one.radius) == 0 and np.array_equal(one.moved, one.source) for one in sweep.transports])
+
+
+def _join(families: list[Any], weights: list[np.ndarray]) -> tuple[Any, np.ndarray]:
+    """One family of all voters that have a weight; voters that all votes share are there once."""
+    kind = type(families[0])
+    if kind not in (GaussianVoters, StumpVoters) or all(family is families[0] for family in families):
+        return families[0], np.sum(weights, axis=0)
+    fields = []
+    for field in zip(*families):
+        count = [len(own) for own in weights]
+        parts = [np.broadcast_to(one, (n,)) if np.ndim(one) < 2 else one for one, n in zip(field, count)]
+        fields.append(np.concatenate(parts))
+    joined = np.concatenate(weights)
+    voting = joined != 0
+    return kind(*(field[voting] for field in fields)), joined[voting]

@@ -1,0 +1,169 @@
+"""The maps of a grid: nobody moves, each domain on its own scale, and matchings at radii that follow the data.
+
+In the plane the useful radii reach far beyond the bottleneck radius; in many dimensions distances concentrate, and a
+little beyond it every point is within reach of every other. Levels of PV follow the data on both sides, and multiples
+of the bottleneck radius are added while the graph is not all but complete.
+
+Samples of unequal size, or of unequal class ratio, are made even by repeating rows before they are matched; copies are
+folded into their point afterwards, so that a map is always one of the source as it was given.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import numpy as np
+
+from pvmincq_jax._types import ArrayLike, RadiusUnit
+from pvmincq_jax.adaptation.points import class_rows, even_rows
+from pvmincq_jax.adaptation.transport import Transport, barycentres, stay
+from pvmincq_jax.matching.curve import grid_radii
+from pvmincq_jax.matching.graph import RadiusGraph, check_reach, space_graph
+from pvmincq_jax.matching.matching import ExpectedMatching, draw_matchings
+from pvmincq_jax.matching.space import Metric, Precomputed, make_space
+
+__all__ = ["own_scale"]
+
+# Levels of PV, then units of the bottleneck radius.
+PV_LEVELS = (0.6, 0.4, 0.2, 0.1, 0.05, 0.0)
+RADIUS_MULTIPLES = (1.15, 1.3, 1.5, 1.75, 2.05, 2.4)
+# From this share of all pairs on, a matching is next to any permutation, and moved points are all one.
+_COMPLETE = 0.9
+
+
+def own_scale(source: ArrayLike, target: ArrayLike, rows: ArrayLike | None = None) -> np.ndarray:
+    """The source with each feature moved and scaled to the target's mean and standard deviation.
+
+    x' = mean_T + (x - mean_S) std_T / std_S, the map that two domains have in common when each is standardised by
+    itself. It takes the classes to be as frequent in both domains, and no feature to be turned into another: a feature
+    that shifts because one class is rarer is moved by as much.
+
+    Args:
+      source: ``[m_s, d]``.
+      target: ``[m_t, d]``.
+      rows: of the source, that its mean and deviation are taken from; None for all.
+
+    Returns:
+      ``[m_s, d]``. A feature that is constant in the source is moved, and not scaled.
+
+    Example:
+      >>> own_scale(np.array([[0.0], [2.0]]), np.array([[10.0], [16.0]]))
+      array([[10.],
+             [16.]])
+    """
+    source, target = np.asarray(source), np.asarray(target)
+    sample = source if rows is None else source[np.asarray(rows)]
+    mean, here, there = sample.mean(axis=0), sample.std(axis=0), target.std(axis=0)
+    # What differs by rounding alone is constant.
+    varies = here > 1e-9 * np.maximum(np.abs(mean), np.max(here, initial=0.0))
+    factor = np.where(varies, there / np.where(varies, here, 1.0), 1.0)
+    return (source - mean) * factor + target.mean(axis=0)
+
+
+class _Rows:
+    """The rows of both samples that are matched, and the way back to the samples."""
+
+    def __init__(
+        self, source: np.ndarray, labels: np.ndarray, target: np.ndarray, even: bool, ratio: float | None, seed: int
+    ) -> None:
+        self.points = len(source)
+        self.source, self.target = np.arange(len(source)), np.arange(len(target))
+        size = max(len(source), len(target))
+        if ratio is not None:
+            self.source = class_rows(source, labels, size, {1.0: ratio, -1.0: 1 - ratio}, seed=seed)
+        elif even:
+            self.source = even_rows(source, size, seed=seed, labels=labels)
+        if even or ratio is not None:
+            self.target = even_rows(target, size, seed=seed)
+        self.weights = np.bincount(self.source, minlength=self.points) * (self.points / len(self.source))
+
+    def fold(self, pairs: ExpectedMatching) -> ExpectedMatching:
+        """Pairs of copies as pairs of points; a point is as heavy as all its copies, and all together weigh m_s."""
+        code = self.target[pairs.target] * self.points + self.source[pairs.source]
+        code, place = np.unique(code, return_inverse=True)
+        weights = np.bincount(place, pairs.weights) * (self.points / len(self.source))
+        return ExpectedMatching(code % self.points, code // self.points, weights)
+
+
+def plan_moves(
+    source: np.ndarray,
+    labels: np.ndarray,
+    target: np.ndarray,
+    radii: ArrayLike | Sequence[float] | None,
+    unit: RadiusUnit,
+    *,
+    identity: bool | None,
+    on_own_scale: bool | None,
+    even: bool,
+    ratio: float | None,
+    draws: int,
+    seed: int,
+    metric: Metric,
+) -> list[Callable[[], Transport]]:
+    """The maps of a grid, each to be made when it is called.
+
+    Args:
+      source: ``[m_s, d]``.
+      labels: ``[m_s]``.
+      target: ``[m_t, d]``.
+      radii: of the matchings, or None for the default.
+      unit: of the radii.
+      identity: whether a map that moves nobody is among them; None: with default radii.
+      on_own_scale: whether the same maps follow from the source on the target's scale, see `own_scale`; None: with
+        default radii.
+      even: whether samples of unequal size are made even.
+      ratio: the share of +1 in the target, which the source is brought to; None for that of the source.
+      draws: matchings per radius.
+      seed: of matchings and repeated rows.
+      metric: of the matching.
+
+    Returns:
+      At least one.
+    """
+    usual = radii is None and not isinstance(metric, Precomputed)
+    identity = radii is None if identity is None else identity
+    rows = _Rows(source, labels, target, even, ratio, seed)
+    starts = [source]
+    if usual if on_own_scale is None else on_own_scale:
+        if isinstance(metric, Precomputed):
+            raise ValueError("own_scale must be False where metric is Precomputed: distances are given as they are")
+        starts.append(own_scale(source, target[rows.target], rows.source).astype(source.dtype))
+    makers: list[Callable[[], Transport]] = []
+    for start in starts:
+        if identity:
+            makers.append(partial(stay, source, start, rows.weights))
+        graph, lengths = _reach(start[rows.source], labels[rows.source], target[rows.target], radii, unit, metric, rows)
+        makers += [partial(_matched, source, target, graph, float(one), draws, seed, rows) for one in lengths]
+    return makers
+
+
+def _reach(
+    source: np.ndarray,
+    labels: np.ndarray,
+    target: np.ndarray,
+    radii: ArrayLike | Sequence[float] | None,
+    unit: RadiusUnit,
+    metric: Metric,
+    rows: _Rows,
+) -> tuple[RadiusGraph, np.ndarray]:
+    """The graph of the largest radius, and all radii ``[r]``."""
+    if isinstance(metric, Precomputed):
+        metric = Precomputed(np.asarray(metric.distances)[np.ix_(rows.source, rows.target)])
+    if radii is None:
+        levels = np.unique(grid_radii(source, target, PV_LEVELS, "pv", metric))
+        lengths = np.concatenate([levels, levels[-1] * np.array(RADIUS_MULTIPLES)])
+    else:
+        lengths = grid_radii(source, target, radii, unit, metric)
+    graph = check_reach(space_graph(make_space(source, target, metric, ties=labels), float(lengths.max())))
+    reached = np.array([np.count_nonzero(graph.distances <= one) for one in lengths])
+    # A radius that reaches nobody gives nothing to learn from.
+    kept = reached > 0
+    if radii is None:
+        kept &= (lengths <= levels[-1]) | (reached <= _COMPLETE * len(source) * len(target))
+    return graph, lengths[kept]
+
+
+def _matched(
+    source: np.ndarray, target: np.ndarray, graph: RadiusGraph, radius: float, draws: int, seed: int, rows: _Rows
+) -> Transport:
+    drawn = draw_matchings(graph.within(radius), draws, seed=seed)
+    return barycentres(source, target, rows.fold(drawn.expected), drawn.pv, radius)
