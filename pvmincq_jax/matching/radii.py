@@ -11,7 +11,7 @@ import numpy as np
 
 from pvmincq_jax.matching.augment import draw_strands
 from pvmincq_jax.matching.graph import RadiusGraph, space_graph
-from pvmincq_jax.matching.growth import Forest, SortedEdges, sort_edges
+from pvmincq_jax.matching.growth import Forest
 from pvmincq_jax.matching.space import Space
 
 __all__: list[str] = []
@@ -42,24 +42,25 @@ def path_lengths(space: Space, needed: Sequence[int] | np.ndarray) -> np.ndarray
     if space.source_rows.size > space.target_rows.size:
         space = space.flipped()
     guess = _Guess(space)
-    edges = sort_edges(guess.graph(int(needed[-1])))
-    forest = Forest(edges, np.full(space.target_rows.size, -1), 0.0)
+    graph = guess.graph(int(needed[-1]))
+    # Below any distance, so that coinciding points are matched like others.
+    forest = Forest(graph, np.full(space.target_rows.size, -1), -1.0)
     lengths = []
     for pairs in needed:
         near = False
         while forest.pairs < pairs:
             if not near:
-                forest, near = _approach(edges, forest, int(pairs), guess), True
+                forest, near = _approach(graph, forest, int(pairs), guess), True
             if np.isinf(forest.next_pair()):
-                edges, radius = sort_edges(guess.graph(int(pairs), edges.graph)), edges.graph.radius
-                forest, near = Forest(edges, forest.column_mate, radius), False
+                graph, radius = guess.graph(int(pairs), graph), graph.radius
+                forest, near = Forest(graph, forest.column_mate, radius), False
         lengths.append(forest.radius)
     return np.array(lengths)
 
 
-def _approach(edges: SortedEdges, forest: Forest, pairs: int, guess: "_Guess") -> Forest:
+def _approach(graph: RadiusGraph, forest: Forest, pairs: int, guess: "_Guess") -> Forest:
     """A forest with a little less than so many pairs, by maximum matchings at radii that come closer and closer."""
-    graph, aim = edges.graph, pairs - _FAR // 2
+    aim = pairs - _FAR // 2
     low, low_pairs, column_mate = forest.radius, forest.pairs, forest.column_mate
     high, high_pairs = np.inf, pairs
     radius = guess.radius(aim)
@@ -79,7 +80,7 @@ def _approach(edges: SortedEdges, forest: Forest, pairs: int, guess: "_Guess") -
         else:
             share = (aim - low_pairs) / (high_pairs - low_pairs)
             radius = low + min(max(share, 0.1), 0.6) * (high - low)
-    return forest if low == forest.radius else Forest(edges, column_mate, low)
+    return forest if low == forest.radius else Forest(graph, column_mate, low)
 
 
 class _Guess:
