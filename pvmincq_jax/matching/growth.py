@@ -1,16 +1,17 @@
 """A maximum matching that grows with the radius, one pair at a time, and the exact lengths at which it does.
 
 Rows are the points of the smaller sample, columns those of the other. From all unmatched rows a forest of alternating
-paths grows over the edges up to the radius. Edges are added in the order of their lengths. One that leads from a row of
-the forest to a column outside extends the forest; if the column is unmatched, it completes a path, and the matching has
-one pair more, at that length. All other edges change nothing yet.
+paths grows over the edges up to the radius. Edges come in the order of their lengths. One that leads from a row of the
+forest to a column outside extends the forest; where that reaches an unmatched column, a path is complete, and the
+matching has one pair more, at that length. All other edges change nothing yet.
 
 Which rows and columns an edge joins is kept as one bit for each pair, in both directions: a whole level of the forest
 is then a few operations on words of 64 bits, however many edges there are.
 
-Completing a path dissolves one tree and leaves the others as they are. Nothing outside the forest can join it then, and
-of the dissolved tree all that an edge links to the other trees joins them.
+Completing a path dissolves its tree and leaves the others as they are. What an edge links to the other trees joins them.
 """
+
+import copy
 
 import numpy as np
 
@@ -18,69 +19,61 @@ from pvmincq_jax.matching.graph import RadiusGraph
 
 __all__: list[str] = []
 
-# Edges sorted at once, and looked at together for one that leaves the forest.
+# Edges sorted or used at once, and those looked at together for one that leaves the forest.
 _WINDOW = 1 << 19
 _CHUNK = 1 << 10
-# Words of 64 rows in which a column looks for a row of the forest at random, before it looks at all of them.
-_RANDOM = 4
-# Bits set at once from an array of one byte for each pair.
-_PAIRS = 1 << 23
 
 
-def _pack(flags: np.ndarray) -> np.ndarray:
-    """Flags along the last axis, 64 in a word."""
-    size = flags.shape[-1]
-    whole = np.zeros((*flags.shape[:-1], -(-size // 64) * 8), dtype=np.uint8)
-    whole[..., : -(-size // 8)] = np.packbits(flags, axis=-1, bitorder="little")
-    return whole.view(np.uint64)
-
-
-def _bits(rows: np.ndarray, columns: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
-    """One bit for each of the pairs given, which are sorted by row ``[rows, words]``."""
-    bits = np.empty((shape[0], -(-shape[1] // 64)), dtype=np.uint64)
-    step = max(1, _PAIRS // shape[1])
-    for first in range(0, shape[0], step):
-        part = slice(*np.searchsorted(rows, [first, first + step]))
-        flags = np.zeros((min(step, shape[0] - first), shape[1]), dtype=bool)
-        flags[rows[part] - first, columns[part]] = True
-        bits[first : first + step] = _pack(flags)
-    return bits
+def _pack(chosen: np.ndarray, size: int) -> np.ndarray:
+    """Some of so many numbers as bits, 64 in a word."""
+    flags = np.zeros(-(-size // 64) * 64, dtype=bool)
+    flags[chosen] = True
+    return np.packbits(flags, bitorder="little").view(np.uint64)
 
 
 class Forest:
     """Alternating paths from all unmatched rows of a maximum matching, over the edges up to a radius.
 
     Attributes:
+      graph: its source points are the rows, its target points the columns.
       radius: up to which edges are in use; never falls.
       pairs: of the matching.
       column_mate: the row of each column, or -1 ``[columns]``.
     """
 
     def __init__(self, graph: RadiusGraph, column_mate: np.ndarray, radius: float) -> None:
-        """Starts from a matching that is maximum at the radius; the rows are the graph's source."""
-        rows, columns = shape = graph.source_rows.size, graph.target_rows.size
-        self.radius, self.graph = radius, graph
+        """Starts from any matching at a radius, and makes it maximum; below 0, no edge is in use yet."""
+        rows, columns = graph.source_rows.size, graph.target_rows.size
+        self.graph, self.radius = graph, radius
         self.column_mate, self._row_mate = column_mate.copy(), np.full(rows, -1)
         matched = np.flatnonzero(column_mate >= 0)
         self._row_mate[column_mate[matched]] = matched
         self.pairs = matched.size
         self._rows = np.repeat(np.arange(rows, dtype=np.int32), np.diff(graph.starts))
-        used = np.flatnonzero(graph.distances <= radius)
-        row, column = self._rows[used], graph.neighbours[used]
-        self._of_row = _bits(row, column, shape)
-        order = np.argsort(column, kind="stable")
-        self._of_column = _bits(column[order], row[order], shape[::-1])
-        self._sorted_to, self._next = radius, 0
-        self._edges = np.empty(0), np.empty(0, np.int32), np.empty(0, np.int32)
+        self._of_row = np.zeros((rows, -(-columns // 64)), dtype=np.uint64)
+        self._of_column = np.zeros((columns, -(-rows // 64)), dtype=np.uint64)
+        # In which words a column looks for a parent first: each in an order of its own, so that no tree sweeps up all.
+        self._taste = np.random.default_rng(0).integers(1, 256, self._of_column.shape, dtype=np.uint8)
         # A tree has the number of its root.
-        self._row_tree = np.where(self._row_mate < 0, np.arange(rows), -1)
-        self._column_tree, self._parent = np.full(columns, -1), np.full(columns, -1)
-        self._random = np.random.default_rng(0)
-        self._join(np.flatnonzero(self._row_mate < 0), np.arange(columns))
+        self._row_tree, self._column_tree = np.where(self._row_mate < 0, np.arange(rows), -1), np.full(columns, -1)
+        self._parent = np.full(columns, -1)
+        self._use_all(np.flatnonzero(graph.distances <= radius))
+
+    def at(self, radius: float) -> "Forest":
+        """The forest of a larger radius; this one stays as it is."""
+        new = copy.copy(self)
+        for name, value in vars(self).items():
+            if name not in ("_rows", "_taste") and isinstance(value, np.ndarray):
+                setattr(new, name, value.copy())
+        new.radius = radius
+        # Not all edges of the old radius itself need be in use.
+        new._use_all(np.flatnonzero((self.graph.distances >= self.radius) & (self.graph.distances <= radius)))
+        return new
 
     def next_pair(self) -> float:
         """Grows the matching by one pair; returns the radius that it took, infinity if the graph has no path left."""
-        while True:
+        before = self.pairs
+        while self.pairs == before:
             lengths, rows, columns = self._edges
             part = slice(self._next, self._next + _CHUNK)
             if part.start >= lengths.size:
@@ -89,89 +82,90 @@ class Forest:
                 continue
             leaves = (self._row_tree[rows[part]] >= 0) & (self._column_tree[columns[part]] < 0)
             first = int(np.argmax(leaves))
-            if not leaves[first]:
-                self._use(part)
-                continue
-            edge = self._next + first
-            self._use(slice(self._next, edge + 1))
-            self.radius = float(lengths[edge])
-            column = columns[edge : edge + 1]
-            self._add(column, rows[edge])
-            at = int(column[0])
-            if self.column_mate[at] >= 0:
-                at = self._join(self.column_mate[column], np.flatnonzero(self._column_tree < 0))
-            if at >= 0:
-                self._complete(at)
-                return self.radius
+            if leaves[first]:
+                part = slice(part.start, part.start + first + 1)
+                self.radius = float(lengths[part.stop - 1])
+            self._use(rows[part], columns[part])
+            self._next = part.stop
+            if leaves[first]:
+                edge = slice(part.stop - 1, part.stop)
+                self._settle(rows[edge], columns[edge])
+        return self.radius
 
     def _sort_more(self) -> bool:
         """Sorts the next longer edges; False if there are none."""
-        distances = self.graph.distances
         if self._sorted_to >= self.graph.radius:
             return False
-        beyond = np.flatnonzero(distances > self._sorted_to)
+        distances = self.graph.distances
+        edges = np.flatnonzero(distances > self._sorted_to)
         self._sorted_to = self.graph.radius
-        if beyond.size > _WINDOW:
-            some = distances[beyond[:: max(1, beyond.size >> 16)]]
-            self._sorted_to = float(np.quantile(some, _WINDOW / beyond.size))
-            beyond = beyond[distances[beyond] <= self._sorted_to]
-        order = beyond[np.argsort(distances[beyond])]
-        self._edges = distances[order], self._rows[order], self.graph.neighbours[order]
-        self._next = 0
+        if edges.size > _WINDOW:
+            some = distances[edges[:: edges.size >> 16]]
+            self._sorted_to = float(np.quantile(some, _WINDOW / edges.size))
+            edges = edges[distances[edges] <= self._sorted_to]
+        edges = edges[np.argsort(distances[edges])]
+        self._edges, self._next = (distances[edges], self._rows[edges], self.graph.neighbours[edges]), 0
         return True
 
-    def _use(self, part: slice) -> None:
-        """Sets the bits of the next edges."""
-        row, column = self._edges[1][part], self._edges[2][part]
-        for bits, one, other in ((self._of_row, row, column), (self._of_column, column, row)):
-            np.bitwise_or.at(bits, (one, other >> 6), np.uint64(1) << (other & 63).astype(np.uint64))
-        self._next = part.stop
+    def _use_all(self, edges: np.ndarray) -> None:
+        """Uses given edges, all up to the radius, and makes the matching maximum."""
+        for first in range(0, edges.size, _WINDOW):
+            part = edges[first : first + _WINDOW]
+            self._use(self._rows[part], self.graph.neighbours[part])
+        self._edges, self._next, self._sorted_to = (np.empty(0), np.empty(0, int), np.empty(0, int)), 0, self.radius
+        self._settle(np.flatnonzero(self._row_tree >= 0), np.flatnonzero(self._column_tree < 0))
 
-    def _add(self, columns: np.ndarray, parents: np.ndarray) -> None:
-        """Columns join the trees of their parents, with their mates."""
-        self._parent[columns] = parents
-        tree = self._row_tree[parents]
-        self._column_tree[columns] = tree
-        mates = self.column_mate[columns]
-        matched = mates >= 0
-        self._row_tree[mates[matched]] = np.broadcast_to(tree, columns.shape)[matched]
+    def _use(self, rows: np.ndarray, columns: np.ndarray) -> None:
+        """Sets the bits of edges."""
+        for bits, one, other in ((self._of_row, rows, columns), (self._of_column, columns, rows)):
+            word = one.astype(np.int64) * bits.shape[1] + (other >> 6)
+            np.bitwise_or.at(bits.reshape(-1), word, np.uint64(1) << (other & 63).astype(np.uint64))
 
-    def _join(self, frontier: np.ndarray, columns: np.ndarray) -> int:
-        """Adds what rows of the forest reach among some columns outside; an unmatched one ends it and is returned."""
+    def _settle(self, frontier: np.ndarray, columns: np.ndarray) -> None:
+        """Grows the forest and augments until no path is left; no edge leaves it but from the frontier to the columns."""
+        while True:
+            ends = self._join(frontier, columns)
+            if not ends.size:
+                return
+            self.pairs += ends.size
+            roots = np.zeros(self._row_tree.size + 1, dtype=bool)
+            roots[self._column_tree[ends]] = True
+            while ends.size:
+                row = self._parent[ends]
+                before = self._row_mate[row]
+                self._row_mate[row], self.column_mate[ends] = ends, row
+                ends = before[before >= 0]
+            # The last entry stands for -1, no tree. Trees without a path have all other columns in their reach already.
+            self._row_tree[roots[self._row_tree]] = -1
+            columns = np.flatnonzero(roots[self._column_tree])
+            self._column_tree[columns] = -1
+            frontier = np.flatnonzero(self._row_tree >= 0)
+
+    def _join(self, frontier: np.ndarray, columns: np.ndarray) -> np.ndarray:
+        """Grows the forest over edges of the frontier to the columns; returns unmatched ones, one for each tree."""
+        ending = np.full(self._row_tree.size, -1)
         while frontier.size and columns.size:
-            left = columns
+            near = columns
             if frontier.size < columns.size:
-                reached = np.bitwise_or.reduce(self._of_row[frontier], axis=0)
-                reached = np.unpackbits(reached.view(np.uint8), bitorder="little").view(bool)[columns]
-                left = columns[reached]
-            flags = np.zeros(self._row_tree.size, dtype=bool)
-            flags[frontier] = True
-            found, parents = self._links(left, _pack(flags))
-            self._add(found, parents)
-            mates = self.column_mate[found]
-            if mates.size and mates.min() < 0:
-                return int(found[np.argmin(mates)])
-            frontier, columns = mates, columns[self._column_tree[columns] < 0]
-        return -1
+                reach = np.bitwise_or.reduce(self._of_row[frontier], axis=0).view(np.uint8)
+                near = columns[np.unpackbits(reach, bitorder="little")[columns] > 0]
+            found, parents = self._links(near, _pack(frontier, self._row_tree.size))
+            tree, mates = self._row_tree[parents], self.column_mate[found]
+            self._parent[found], self._column_tree[found] = parents, tree
+            free = mates < 0
+            ending[tree[free]] = found[free]
+            self._row_tree[mates[~free]] = tree[~free]
+            # A tree with its path in hand grows no further, which leaves the other trees more room.
+            frontier = mates[~free & (ending[tree] < 0)]
+            columns = np.flatnonzero(self._column_tree < 0)
+        return ending[ending >= 0]
 
     def _links(self, columns: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Those columns that have an edge to some of the rows, and such a row for each."""
+        """Those columns that have an edge to some of the rows, which are given as bits, and such a row for each."""
         common = self._of_column[columns] & rows
-        word = np.argmax(common != 0, axis=1)
-        bit = common[np.arange(columns.size), word]
-        found = np.flatnonzero(bit)
-        bit, word = bit[found], word[found]
-        lowest = np.log2((bit & (~bit + np.uint64(1))).astype(float)).astype(np.int64)
-        return columns[found], 64 * word + lowest
-
-    def _complete(self, column: int) -> None:
-        """Augments along the path to an unmatched column, and hands the rest of its tree to the others."""
-        root = self._column_tree[column]
-        while column >= 0:
-            row = self._parent[column]
-            self._row_mate[row], self.column_mate[column], column = column, row, self._row_mate[row]
-        self.pairs += 1
-        self._row_tree[self._row_tree == root] = -1
-        lost = np.flatnonzero(self._column_tree == root)
-        self._column_tree[lost] = -1
-        self._join(np.flatnonzero(self._row_tree >= 0), lost)
+        word = np.argmax((common != 0) * self._taste[columns], axis=1)
+        bits = common[np.arange(columns.size), word]
+        found = np.flatnonzero(bits)
+        bits = bits[found]
+        lowest = np.log2((bits & (~bits + np.uint64(1))).astype(float)).astype(np.int64)
+        return columns[found], 64 * word[found] + lowest

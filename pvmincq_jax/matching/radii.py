@@ -9,7 +9,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pvmincq_jax.matching.augment import draw_strands
 from pvmincq_jax.matching.graph import RadiusGraph, space_graph
 from pvmincq_jax.matching.growth import Forest
 from pvmincq_jax.matching.space import Space
@@ -50,37 +49,36 @@ def path_lengths(space: Space, needed: Sequence[int] | np.ndarray) -> np.ndarray
         near = False
         while forest.pairs < pairs:
             if not near:
-                forest, near = _approach(graph, forest, int(pairs), guess), True
+                forest, near = _approach(forest, int(pairs), guess), True
             if np.isinf(forest.next_pair()):
-                graph, radius = guess.graph(int(pairs), graph), graph.radius
-                forest, near = Forest(graph, forest.column_mate, radius), False
+                graph = guess.graph(int(pairs), forest.graph)
+                forest, near = Forest(graph, forest.column_mate, forest.graph.radius), False
         lengths.append(forest.radius)
     return np.array(lengths)
 
 
-def _approach(graph: RadiusGraph, forest: Forest, pairs: int, guess: "_Guess") -> Forest:
+def _approach(forest: Forest, pairs: int, guess: "_Guess") -> Forest:
     """A forest with a little less than so many pairs, by maximum matchings at radii that come closer and closer."""
-    aim = pairs - _FAR // 2
-    low, low_pairs, column_mate = forest.radius, forest.pairs, forest.column_mate
+    graph = forest.graph
     high, high_pairs = np.inf, pairs
+    aim = pairs - _FAR // 2
     radius = guess.radius(aim)
     for _ in range(_TRIES):
-        if pairs - low_pairs <= _FAR or low >= graph.radius:
+        if pairs - forest.pairs <= _FAR or forest.radius >= graph.radius:
             break
-        radius = min(max(radius, 1.02 * low, np.finfo(float).tiny), graph.radius)
-        found = draw_strands(graph.within(radius), 0, [0], held=column_mate)[0]
-        size = int(np.count_nonzero(found >= 0))
-        before, before_pairs = low, low_pairs
-        if size < pairs:
-            low, low_pairs, column_mate = radius, size, found
+        radius = min(max(radius, 1.02 * forest.radius, np.finfo(float).tiny), graph.radius)
+        trial = forest.at(radius)
+        before, before_pairs = forest.radius, forest.pairs
+        if trial.pairs < pairs:
+            forest = trial
         else:
-            high, high_pairs = radius, size
+            high, high_pairs = radius, trial.pairs
         if np.isinf(high):
-            radius += min((aim - size) / max(size - before_pairs, 1), 1.0) * (radius - before)
+            radius += min((aim - trial.pairs) / max(trial.pairs - before_pairs, 1), 1.0) * (radius - before)
         else:
-            share = (aim - low_pairs) / (high_pairs - low_pairs)
-            radius = low + min(max(share, 0.1), 0.6) * (high - low)
-    return forest if low == forest.radius else Forest(graph, column_mate, low)
+            share = (aim - forest.pairs) / (high_pairs - forest.pairs)
+            radius = forest.radius + min(max(share, 0.1), 0.6) * (high - forest.radius)
+    return forest
 
 
 class _Guess:
