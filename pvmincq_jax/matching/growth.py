@@ -1,179 +1,171 @@
 """A maximum matching that grows with the radius, one pair at a time, and the exact lengths at which it does.
 
 Rows are the points of the smaller sample, columns those of the other. From all unmatched rows a forest of alternating
-paths grows over the edges up to the radius. The shortest edge that leaves the forest says how far the radius must grow
-until the forest does; an edge to an unmatched column completes a path, and the matching has one pair more.
+paths grows over the edges up to the radius. Edges come in the order of their lengths. One that leads from a row of the
+forest to a column outside extends the forest; where that reaches an unmatched column, a path is complete, and the
+matching has one pair more, at that length. All other edges change nothing yet.
 
-Completing a path dissolves one tree and leaves the others as they are. Its columns look for rows of the other trees
-among a few random edges first: any edge within the radius will do, and random ones lead out of the tree at once,
-where the shortest would lead around in it.
+Which rows and columns an edge joins is kept as one bit for each pair, in both directions: a whole level of the forest
+is then a few operations on words of 64 bits, however many edges there are.
+
+Completing a path dissolves its tree and leaves the others as they are. What an edge links to the other trees joins them.
 """
 
-import itertools
-from typing import NamedTuple
+import copy
 
 import numpy as np
-from scipy.sparse import csr_array
 
 from pvmincq_jax.matching.graph import RadiusGraph
 
 __all__: list[str] = []
 
-# Random edges by which a column looks for another tree, and the sorted ones that a search looks at first.
-_RANDOM = 8
-_FIRST = 8
+# Edges sorted or used at once, and those looked at together for one that leaves the forest.
+_WINDOW = 1 << 19
+_CHUNK = 1 << 10
 
 
-class SortedEdges(NamedTuple):
-    """A graph with the rows as source, and its edges by column and length.
-
-    Attributes:
-      graph: a `RadiusGraph`.
-      starts: ``[columns + 1]``; the edges of a column are entries ``starts[column]`` to ``starts[column + 1]``.
-      rows: ``[edges]``.
-      lengths: ``[edges]``, increasing for each column.
-    """
-
-    graph: RadiusGraph
-    starts: np.ndarray
-    rows: np.ndarray
-    lengths: np.ndarray
-
-
-def sort_edges(graph: RadiusGraph) -> SortedEdges:
-    """Sorts the edges of each column."""
-    shape = graph.source_rows.size, graph.target_rows.size
-    edge = csr_array((np.arange(graph.neighbours.size), graph.neighbours, graph.starts), shape=shape).tocsc()
-    starts, lengths = edge.indptr.astype(np.int64), graph.distances[edge.data]
-    order = np.concatenate([first + np.argsort(lengths[first:end]) for first, end in itertools.pairwise(starts)])
-    return SortedEdges(graph, starts, edge.indices[order], lengths[order])
+def _pack(chosen: np.ndarray, size: int) -> np.ndarray:
+    """Some of so many numbers as bits, 64 in a word."""
+    flags = np.zeros(-(-size // 64) * 64, dtype=bool)
+    flags[chosen] = True
+    return np.packbits(flags, bitorder="little").view(np.uint64)
 
 
 class Forest:
     """Alternating paths from all unmatched rows of a maximum matching, over the edges up to a radius.
 
     Attributes:
+      graph: its source points are the rows, its target points the columns.
       radius: up to which edges are in use; never falls.
       pairs: of the matching.
-      row_mate: the column of each row, or -1 ``[rows]``.
       column_mate: the row of each column, or -1 ``[columns]``.
     """
 
-    def __init__(self, edges: SortedEdges, column_mate: np.ndarray, radius: float) -> None:
-        """Starts from a matching that is maximum at the radius; ``column_mate`` as the attribute."""
-        graph = edges.graph
+    def __init__(self, graph: RadiusGraph, column_mate: np.ndarray, radius: float) -> None:
+        """Starts from any matching at a radius, and makes it maximum; below 0, no edge is in use yet."""
         rows, columns = graph.source_rows.size, graph.target_rows.size
-        self.edges, self.radius = edges, radius
-        self.column_mate, self.row_mate = column_mate.copy(), np.full(rows, -1)
+        self.graph, self.radius = graph, radius
+        self.column_mate, self._row_mate = column_mate.copy(), np.full(rows, -1)
         matched = np.flatnonzero(column_mate >= 0)
-        self.row_mate[column_mate[matched]] = matched
+        self._row_mate[column_mate[matched]] = matched
         self.pairs = matched.size
-        # So many edges of each column, or more, are within the radius.
-        self._within = np.bincount(graph.neighbours[graph.distances <= radius], minlength=columns)
-        # A tree has the number of its root. Of a column outside the forest, the shortest edge from a row inside; or, if
-        # that row has left, a stale edge, not longer than the shortest: it is looked up again when its turn comes.
-        self._row_tree = np.where(self.row_mate < 0, np.arange(rows), -1)
-        self._column_tree, self._parent = np.full(columns, -1), np.full(columns, -1)
-        self._gap, self._via = np.full(columns, np.inf), np.full(columns, -1)
-        self._random = np.random.default_rng(0)
-        self._find_nearest(np.arange(columns))
+        self._rows = np.repeat(np.arange(rows, dtype=np.int32), np.diff(graph.starts))
+        self._of_row = np.zeros((rows, -(-columns // 64)), dtype=np.uint64)
+        self._of_column = np.zeros((columns, -(-rows // 64)), dtype=np.uint64)
+        # In which words a column looks for a parent first: each in an order of its own, so that no tree sweeps up all.
+        self._taste = np.random.default_rng(0).integers(1, 256, self._of_column.shape, dtype=np.uint8)
+        # A tree has the number of its root.
+        self._row_tree, self._column_tree = np.where(self._row_mate < 0, np.arange(rows), -1), np.full(columns, -1)
+        self._parent = np.full(columns, -1)
+        self._use_all(np.flatnonzero(graph.distances <= radius))
+
+    def at(self, radius: float) -> "Forest":
+        """The forest of a larger radius; this one stays as it is."""
+        new = copy.copy(self)
+        for name, value in vars(self).items():
+            if name not in ("_rows", "_taste") and isinstance(value, np.ndarray):
+                setattr(new, name, value.copy())
+        new.radius = radius
+        # Not all edges of the old radius itself need be in use.
+        new._use_all(np.flatnonzero((self.graph.distances >= self.radius) & (self.graph.distances <= radius)))
+        return new
 
     def next_pair(self) -> float:
         """Grows the matching by one pair; returns the radius that it took, infinity if the graph has no path left."""
-        while True:
-            shortest = float(self._gap.min())
-            if np.isinf(shortest):
-                return shortest
-            radius = max(self.radius, shortest)
-            new = np.flatnonzero(self._gap <= radius)
-            stale = new[self._row_tree[self._via[new]] < 0]
-            if stale.size:
-                self._find_nearest(stale)
+        before = self.pairs
+        while self.pairs == before:
+            lengths, rows, columns = self._edges
+            part = slice(self._next, self._next + _CHUNK)
+            if part.start >= lengths.size:
+                if not self._sort_more():
+                    return np.inf
                 continue
-            self.radius = radius
-            free = new[self.column_mate[new] < 0]
-            if free.size:
-                break
-            self._parent[new] = self._via[new]
-            self._add(new)
-            self._look_from(self.column_mate[new])
-        self._complete(int(free[0]))
+            leaves = (self._row_tree[rows[part]] >= 0) & (self._column_tree[columns[part]] < 0)
+            first = int(np.argmax(leaves))
+            if leaves[first]:
+                part = slice(part.start, part.start + first + 1)
+                self.radius = float(lengths[part.stop - 1])
+            self._use(rows[part], columns[part])
+            self._next = part.stop
+            if leaves[first]:
+                edge = slice(part.stop - 1, part.stop)
+                self._settle(rows[edge], columns[edge])
         return self.radius
 
-    def _add(self, columns: np.ndarray) -> None:
-        """Columns with a parent in the forest join it, with their mates."""
-        self._column_tree[columns] = self._row_tree[self._parent[columns]]
-        self._row_tree[self.column_mate[columns]] = self._column_tree[columns]
-        self._gap[columns] = np.inf
+    def _sort_more(self) -> bool:
+        """Sorts the next longer edges; False if there are none."""
+        if self._sorted_to >= self.graph.radius:
+            return False
+        distances = self.graph.distances
+        edges = np.flatnonzero(distances > self._sorted_to)
+        self._sorted_to = self.graph.radius
+        if edges.size > _WINDOW:
+            some = distances[edges[:: edges.size >> 16]]
+            self._sorted_to = float(np.quantile(some, _WINDOW / edges.size))
+            edges = edges[distances[edges] <= self._sorted_to]
+        edges = edges[np.argsort(distances[edges])]
+        self._edges, self._next = (distances[edges], self._rows[edges], self.graph.neighbours[edges]), 0
+        return True
 
-    def _look_from(self, rows: np.ndarray) -> None:
-        """Rows that have joined may be closer to columns outside than the rows before them."""
-        graph = self.edges.graph
-        degree = graph.starts[rows + 1] - graph.starts[rows]
-        entry = np.arange(int(degree.sum())) + np.repeat(graph.starts[rows] - np.cumsum(degree) + degree, degree)
-        column, length = graph.neighbours[entry], graph.distances[entry]
-        closer = np.flatnonzero((length < self._gap[column]) & (self._column_tree[column] < 0))
-        column, length = column[closer], length[closer]
-        np.minimum.at(self._gap, column, length)
-        shortest = length == self._gap[column]
-        self._via[column[shortest]] = np.repeat(rows, degree)[closer][shortest]
+    def _use_all(self, edges: np.ndarray) -> None:
+        """Uses given edges, all up to the radius, and makes the matching maximum."""
+        for first in range(0, edges.size, _WINDOW):
+            part = edges[first : first + _WINDOW]
+            self._use(self._rows[part], self.graph.neighbours[part])
+        self._edges, self._next, self._sorted_to = (np.empty(0), np.empty(0, int), np.empty(0, int)), 0, self.radius
+        self._settle(np.flatnonzero(self._row_tree >= 0), np.flatnonzero(self._column_tree < 0))
 
-    def _find_nearest(self, columns: np.ndarray) -> None:
-        """The shortest edge of each column to a row of the forest: the first in its list."""
-        self._gap[columns], self._via[columns] = np.inf, -1
-        edges = self.edges
-        at, end, depth = edges.starts[columns], edges.starts[columns + 1], _FIRST
-        while columns.size:
-            entry = at[:, None] + np.arange(depth)
-            inside = self._row_tree[edges.rows[np.minimum(entry, edges.rows.size - 1)]] >= 0
-            inside &= entry < end[:, None]
-            every, first = np.arange(columns.size), np.argmax(inside, axis=1)
-            found = inside[every, first]
-            shortest = entry[every, first][found]
-            self._via[columns[found]], self._gap[columns[found]] = edges.rows[shortest], edges.lengths[shortest]
-            left = np.flatnonzero(~found & (at + depth < end))
-            columns, at, end, depth = columns[left], at[left] + depth, end[left], 4 * depth
+    def _use(self, rows: np.ndarray, columns: np.ndarray) -> None:
+        """Sets the bits of edges."""
+        for bits, one, other in ((self._of_row, rows, columns), (self._of_column, columns, rows)):
+            word = one.astype(np.int64) * bits.shape[1] + (other >> 6)
+            np.bitwise_or.at(bits.reshape(-1), word, np.uint64(1) << (other & 63).astype(np.uint64))
 
-    def _complete(self, column: int) -> None:
-        """Augments along the path to an unmatched column, and hands the rest of its tree to the others."""
-        self._parent[column] = self._via[column]
-        root = self._row_tree[self._via[column]]
-        while column >= 0:
-            row = self._parent[column]
-            self.row_mate[row], self.column_mate[column], column = column, row, self.row_mate[row]
-        self.pairs += 1
-        self._row_tree[self._row_tree == root] = -1
-        lost = np.flatnonzero(self._column_tree == root)
-        self._column_tree[lost] = -1
-        self._find_nearest(self._hand_over(lost))
+    def _settle(self, frontier: np.ndarray, columns: np.ndarray) -> None:
+        """Grows the forest and augments until no path is left; no edge leaves it but from the frontier to the columns."""
+        while True:
+            ends = self._join(frontier, columns)
+            if not ends.size:
+                return
+            self.pairs += ends.size
+            roots = np.zeros(self._row_tree.size + 1, dtype=bool)
+            roots[self._column_tree[ends]] = True
+            while ends.size:
+                row = self._parent[ends]
+                before = self._row_mate[row]
+                self._row_mate[row], self.column_mate[ends] = ends, row
+                ends = before[before >= 0]
+            # The last entry stands for -1, no tree. Trees without a path have all other columns in their reach already.
+            self._row_tree[roots[self._row_tree]] = -1
+            columns = np.flatnonzero(roots[self._column_tree])
+            self._column_tree[columns] = -1
+            frontier = np.flatnonzero(self._row_tree >= 0)
 
-    def _hand_over(self, lost: np.ndarray) -> np.ndarray:
-        """Columns of a dissolved tree join trees that an edge within the radius leads to; returns the rest of them."""
-        starts, lengths = self.edges.starts, self.edges.lengths
-        # One step is enough for a column that is here often; it need not know all of its edges within the radius.
-        count = self._within[lost]
-        next_count = np.minimum(count + 1 + count // 8, starts[lost + 1] - starts[lost])
-        self._within[lost] = np.where(lengths[starts[lost] + next_count - 1] <= self.radius, next_count, count)
-        lost = self._join_at_random(lost)
-        self._find_nearest(lost)
-        found = self._gap[lost] <= self.radius
-        self._parent[lost[found]] = self._via[lost[found]]
-        self._add(lost[found])
-        # What is still in reach after this, through the columns that have just joined, is found as the forest grows.
-        return self._join_at_random(lost[~found])
+    def _join(self, frontier: np.ndarray, columns: np.ndarray) -> np.ndarray:
+        """Grows the forest over edges of the frontier to the columns; returns unmatched ones, one for each tree."""
+        ending = np.full(self._row_tree.size, -1)
+        while frontier.size and columns.size:
+            near = columns
+            if frontier.size < columns.size:
+                reach = np.bitwise_or.reduce(self._of_row[frontier], axis=0).view(np.uint8)
+                near = columns[np.unpackbits(reach, bitorder="little")[columns] > 0]
+            found, parents = self._links(near, _pack(frontier, self._row_tree.size))
+            tree, mates = self._row_tree[parents], self.column_mate[found]
+            self._parent[found], self._column_tree[found] = parents, tree
+            free = mates < 0
+            ending[tree[free]] = found[free]
+            self._row_tree[mates[~free]] = tree[~free]
+            # A tree with its path in hand grows no further, which leaves the other trees more room.
+            frontier = mates[~free & (ending[tree] < 0)]
+            columns = np.flatnonzero(self._column_tree < 0)
+        return ending[ending >= 0]
 
-    def _join_at_random(self, lost: np.ndarray) -> np.ndarray:
-        """Columns that a random edge within the radius joins to the forest join it; returns the rest."""
-        first, rows = self.edges.starts, self.edges.rows
-        while lost.size:
-            at = self._random.random((_RANDOM, lost.size)) * self._within[lost]
-            row = rows[first[lost] + at.astype(np.int64)]
-            inside = self._row_tree[row] >= 0
-            every, some = np.arange(lost.size), np.argmax(inside, axis=0)
-            found = inside[some, every]
-            if not found.any():
-                break
-            self._parent[lost[found]] = row[some, every][found]
-            self._add(lost[found])
-            lost = lost[~found]
-        return lost
+    def _links(self, columns: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Those columns that have an edge to some of the rows, which are given as bits, and such a row for each."""
+        common = self._of_column[columns] & rows
+        word = np.argmax((common != 0) * self._taste[columns], axis=1)
+        bits = common[np.arange(columns.size), word]
+        found = np.flatnonzero(bits)
+        bits = bits[found]
+        lowest = np.log2((bits & (~bits + np.uint64(1))).astype(float)).astype(np.int64)
+        return columns[found], 64 * word[found] + lowest

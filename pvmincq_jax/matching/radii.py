@@ -9,9 +9,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pvmincq_jax.matching.augment import draw_strands
 from pvmincq_jax.matching.graph import RadiusGraph, space_graph
-from pvmincq_jax.matching.growth import Forest, SortedEdges, sort_edges
+from pvmincq_jax.matching.growth import Forest
 from pvmincq_jax.matching.space import Space
 
 __all__: list[str] = []
@@ -42,44 +41,44 @@ def path_lengths(space: Space, needed: Sequence[int] | np.ndarray) -> np.ndarray
     if space.source_rows.size > space.target_rows.size:
         space = space.flipped()
     guess = _Guess(space)
-    edges = sort_edges(guess.graph(int(needed[-1])))
-    forest = Forest(edges, np.full(space.target_rows.size, -1), 0.0)
+    graph = guess.graph(int(needed[-1]))
+    # Below any distance, so that coinciding points are matched like others.
+    forest = Forest(graph, np.full(space.target_rows.size, -1), -1.0)
     lengths = []
     for pairs in needed:
         near = False
         while forest.pairs < pairs:
             if not near:
-                forest, near = _approach(edges, forest, int(pairs), guess), True
+                forest, near = _approach(forest, int(pairs), guess), True
             if np.isinf(forest.next_pair()):
-                edges, radius = sort_edges(guess.graph(int(pairs), edges.graph)), edges.graph.radius
-                forest, near = Forest(edges, forest.column_mate, radius), False
+                graph = guess.graph(int(pairs), forest.graph)
+                forest, near = Forest(graph, forest.column_mate, forest.graph.radius), False
         lengths.append(forest.radius)
     return np.array(lengths)
 
 
-def _approach(edges: SortedEdges, forest: Forest, pairs: int, guess: "_Guess") -> Forest:
+def _approach(forest: Forest, pairs: int, guess: "_Guess") -> Forest:
     """A forest with a little less than so many pairs, by maximum matchings at radii that come closer and closer."""
-    graph, aim = edges.graph, pairs - _FAR // 2
-    low, low_pairs, column_mate = forest.radius, forest.pairs, forest.column_mate
+    graph = forest.graph
     high, high_pairs = np.inf, pairs
+    aim = pairs - _FAR // 2
     radius = guess.radius(aim)
     for _ in range(_TRIES):
-        if pairs - low_pairs <= _FAR or low >= graph.radius:
+        if pairs - forest.pairs <= _FAR or forest.radius >= graph.radius:
             break
-        radius = min(max(radius, 1.02 * low, np.finfo(float).tiny), graph.radius)
-        found = draw_strands(graph.within(radius), 0, [0], held=column_mate)[0]
-        size = int(np.count_nonzero(found >= 0))
-        before, before_pairs = low, low_pairs
-        if size < pairs:
-            low, low_pairs, column_mate = radius, size, found
+        radius = min(max(radius, 1.02 * forest.radius, np.finfo(float).tiny), graph.radius)
+        trial = forest.at(radius)
+        before, before_pairs = forest.radius, forest.pairs
+        if trial.pairs < pairs:
+            forest = trial
         else:
-            high, high_pairs = radius, size
+            high, high_pairs = radius, trial.pairs
         if np.isinf(high):
-            radius += min((aim - size) / max(size - before_pairs, 1), 1.0) * (radius - before)
+            radius += min((aim - trial.pairs) / max(trial.pairs - before_pairs, 1), 1.0) * (radius - before)
         else:
-            share = (aim - low_pairs) / (high_pairs - low_pairs)
-            radius = low + min(max(share, 0.1), 0.6) * (high - low)
-    return forest if low == forest.radius else Forest(edges, column_mate, low)
+            share = (aim - forest.pairs) / (high_pairs - forest.pairs)
+            radius = forest.radius + min(max(share, 0.1), 0.6) * (high - forest.radius)
+    return forest
 
 
 class _Guess:
