@@ -1,8 +1,8 @@
 """MinCq and PV-MinCq as scikit-learn classifiers.
 
 `MinCqClassifier` learns on one domain, `PVMinCqClassifier` adapts to a second one without labels. Both take labels of
-any kind, two classes or more, compute in float64 without touching JAX's configuration, and choose by validation what is
-not given. They need scikit-learn, which nothing else does on import but `pvmincq_jax.scorers`: ``pip install
+any kind, two classes or more, compute in float64 whatever JAX's precision, and choose by validation what is not given.
+The first fit of a process asks JAX for a device on each core, unless JAX has started or was told otherwise. They need scikit-learn, which nothing else does on import but `pvmincq_jax.scorers`: ``pip install
 'pvmincq-jax[sklearn]'``.
 """
 
@@ -27,6 +27,7 @@ from pvmincq_jax._sklearn import (
     source_rows,
     validate_data,
 )
+from pvmincq_jax._threads import device_for_each_core
 from pvmincq_jax._types import MarginUnit, RadiusUnit
 from pvmincq_jax.adaptation.class_grids import fit_transport_classes
 from pvmincq_jax.adaptation.committee import PART, at_rest
@@ -229,6 +230,7 @@ class PVMinCqClassifier(VoteClassifier):
     def _fit(self, task: Domains) -> "PVMinCqClassifier":
         if self.form not in ("label", "transport"):
             raise ValueError(f"form must be 'label' or 'transport'; it is {self.form!r}")
+        device_for_each_core()
         moving = self.form == "transport" and not task.single
         found = self._transport(task) if moving else self._label(task)
         self._learnt(*found)
