@@ -2,7 +2,9 @@
 
 `MinCqClassifier` learns on one domain, `PVMinCqClassifier` adapts to a second one without labels. Both take labels of
 any kind, two classes or more, compute in float64 whatever JAX's precision, and choose by validation what is not given.
-The first fit of a process asks JAX for a device on each core, unless JAX has started or was told otherwise. They need scikit-learn, which nothing else does on import but `pvmincq_jax.scorers`: ``pip install
+The first fit of a process asks JAX for a device on each core, unless JAX has started or was told otherwise.
+
+They need scikit-learn, which nothing else does on import but `pvmincq_jax.scorers`: ``pip install
 'pvmincq-jax[sklearn]'``.
 """
 
