@@ -19,6 +19,7 @@ if worker and hasattr(os, "sched_setaffinity"):
     os.sched_setaffinity(0, {cores[int(worker.removeprefix("gw")) % len(cores)]})
 
 import jax  # noqa: E402
+import numpy as np  # noqa: E402
 import pytest  # noqa: E402
 
 from pvmincq_jax.voting import voters  # noqa: E402
@@ -32,3 +33,13 @@ def one_gamma():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(voters, "GAMMA_MULTIPLES", (2.0,))
         yield
+
+
+@pytest.fixture(scope="module")
+def both(task):
+    """X, y and sample_domain of the module's ``task``; target rows lie between source rows, classes are 3 and 7."""
+    sizes = len(task.source), len(task.target)
+    order = np.random.default_rng(0).permutation(sum(sizes))
+    x = np.concatenate([task.source, task.target])[order]
+    y = np.concatenate([np.where(task.source_labels > 0, 7, 3), np.full(sizes[1], -1)])[order]
+    return x, y, np.repeat([1, -2], sizes)[order]

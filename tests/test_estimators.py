@@ -35,15 +35,6 @@ def task():
 
 
 @pytest.fixture(scope="module")
-def both(task):
-    """X, y and sample_domain; target rows lie between source rows."""
-    order = np.random.default_rng(0).permutation(64)
-    x = np.concatenate([task.source, task.target])[order]
-    y = np.concatenate([np.where(task.source_labels > 0, 7, 3), np.full(32, -1)])[order]
-    return x, y, np.repeat([1, -2], 32)[order]
-
-
-@pytest.fixture(scope="module")
 def adapted(both):
     x, y, domain = both
     return PVMinCqClassifier(**GIVEN).fit(x, y, sample_domain=domain)
@@ -57,7 +48,7 @@ def adapted(both):
         pytest.param(MinCqClassifier("stumps"), id="stumps", marks=pytest.mark.long),
     ],
 )
-def test_scikit_learn_s_own_checks(classifier):
+def test_scikit_learn_s_own_checks(classifier, one_gamma):
     results = check_estimator(classifier, on_skip=None)
     assert len(results) > 50
     status = {result["check_name"]: result["status"] for result in results}

@@ -8,6 +8,7 @@
 - `own`: one domain, on which the grid is MinCq's cross-validation
 - `transport`, `transport_sweeps`: the form that moves source points to the target
 - `criteria`, `validate`: what a point of the grid is chosen by, and fits that choose
+- `classes`, `class_grids`: more than two classes, each against the rest, and one choice for all
 - `resampling`: cross-validation and reverse validation of any method
 - `views`, `view_validation`: several descriptions of the same objects, or given classifiers
 - `distance`, `points`: a learned distance, and which source points matter
