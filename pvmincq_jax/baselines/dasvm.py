@@ -4,9 +4,10 @@ It starts as the SVM of the source and ends as an SVM of self-labelled target po
 target points without a label that lie inside the margin band, the `SHARE` of the sample nearest to the upper bound
 f = 1 and as many nearest to the lower bound f = -1 get the label of their side and join; target points whose label
 the current SVM contradicts lose it; and the source points that the SVM is surest of leave, on each side as many as
-target points joined there (as many as may join, once none does). The target's cost rises and the source's falls
-quadratically over the first `ROUNDS` rounds, between C / 10 and C. It stops when the source is used up and no more
-than 3 % of the target points join or lose their label, and trains once more on the labelled target points alone.
+target points joined there, or, where none joined at all, as many as could have. The target's cost rises and the
+source's falls quadratically over the first `ROUNDS` rounds, between C / 10 and C. It stops when the source is used up
+and no more than 3 % of the target points join or lose their label, and trains once more on the labelled target points
+alone.
 
 The article itself was not at hand: this follows a summary of it and a public port (twanvl/domain-adaptation), which
 has 5 % per side, the 3 % and no cost schedule. What is ours: the schedule's shape and numbers (ten rounds, a factor of

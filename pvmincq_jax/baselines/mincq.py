@@ -1,7 +1,7 @@
 """MinCq on the source alone: the majority vote of least C-bound, without adaptation.
 
-Voters are Gaussian kernels centred on the source points, as in the paper's experiments. The margin is given as a
-fraction of mu_max, the largest feasible one, because that is what it means the same for on every sample.
+Voters are Gaussian kernels centred on the source points, as in the paper's experiments. The margin is a fraction of
+mu_max, the largest feasible one, so that it means the same on every sample.
 """
 
 from collections.abc import Sequence

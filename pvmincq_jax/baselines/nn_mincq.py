@@ -46,7 +46,7 @@ class NNMinCqModel(NamedTuple):
     self_labels: np.ndarray
 
 
-# The largest margins leave the weights the least freedom and the most neighbours the labels, so they come first.
+# The smoothest first: a large margin leaves the weights little freedom, and many neighbours the labels.
 GRID = make_grid(NNMinCqParams, margin=(0.5, 0.05), neighbours=(15, 5, 1), gamma=(0.5, 2.0, 8.0))
 VALIDATION = "reverse"
 

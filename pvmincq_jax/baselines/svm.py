@@ -1,10 +1,9 @@
 """SVM: a support vector machine on the source alone, the figure without adaptation.
 
-Scikit-learn's SVC with Gaussian kernels. On well separated moons most of the grid has cross-validation error 0, and the
-figure on the target depends on which of these is taken. The rule is the one of every grid in this package: the first in
-the order of `GRID`, which lists the most regularised first, least cost and then least gamma. A choice by the rule sees
-no target label, but the rule itself was settled after looking at target test accuracies of two runs, so the SVM's
-figure is an optimistic one.
+Scikit-learn's SVC with Gaussian kernels. Where classes are well apart, many points of the grid have the same
+cross-validation error, and the figure on the target depends on which of them is taken: the first of `GRID`, that of
+least cost and then of least gamma. That order was settled with the target accuracies of two runs in view, so the SVM's
+figure in the table is an optimistic one.
 """
 
 from typing import NamedTuple
