@@ -35,6 +35,9 @@ __all__: list[str] = []
 
 CRITERIA: dict[str, Criterion] = {one.__name__: one for one in (rs, rs_pv, rs_pv_cbound, label_criterion, rs_pv_risk)}
 
+# Draws times points, up to which no draw is spared by default.
+_DRAWN = 48_000
+
 # A parameter that is given, listed to choose from, or None to be chosen from a default list.
 Given = float | Sequence[float] | None
 
@@ -130,6 +133,16 @@ def fold_count(folds: int, labels: np.ndarray, grid: int) -> int:
     """
     count = check_count("folds", folds, 2)
     return max(2, min(count, int(np.sum(labels > 0)), int(np.sum(labels < 0)))) if grid > 1 else 0
+
+
+def draw_count(draws: int | None, usual: int, points: int) -> int:
+    """How many matchings: those given, or the usual number; fewer for many points, which average by themselves.
+
+    Example:
+      >>> [draw_count(None, 16, points) for points in (300, 3000, 6000, 100_000)], draw_count(5, 16, 100_000)
+      ([16, 16, 8, 4], 5)
+    """
+    return check_count("draws", max(usual // 4, min(usual, _DRAWN // points)) if draws is None else draws, 1)
 
 
 def chosen(sweep: Sweep, criterion: str | Criterion) -> Choice:

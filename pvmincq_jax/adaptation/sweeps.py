@@ -171,8 +171,7 @@ def learn_grid(
             values = figures.weights @ votes.T
         else:
             blocks = VoteBlocks(family, learn_at)
-            figures = solve_coarsely(lambda lane, own=blocks: own, lanes, margins, unit=unit, advance=advance)  # type: ignore[misc]
-            values = blocks.values(figures.weights)
+            figures, values = solve_coarsely(lambda lane, own=blocks: own, lanes, margins, unit=unit, advance=advance)  # type: ignore[misc]
         risk = lane_risks(values, labels, weights)
         if folds > 1:
             own, judging = figures.weights[radii:], held_out[radii:]
