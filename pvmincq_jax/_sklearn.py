@@ -40,6 +40,8 @@ CRITERIA: dict[str, Criterion] = {one.__name__: one for one in (rs, rs_pv, rs_pv
 # Each fold of more than two classes is a vote for every class: five classes and two folds cost as much as two classes
 # and fourteen.
 FOLDS, FOLDS_OF_MORE = 5, 2
+# Draws times points, up to which no draw is spared by default.
+_DRAWN = 48_000
 
 # A parameter that is given, listed to choose from, or None to be chosen from a default list.
 Given = float | Sequence[float] | None
@@ -137,6 +139,16 @@ def fold_count(folds: int | None, labels: np.ndarray, grid: int) -> int:
     count = check_count("folds", default if folds is None else folds, 2)
     smallest = int(np.min(np.unique(class_numbers(labels), return_counts=True)[1]))
     return max(2, min(count, smallest)) if grid > 1 else 0
+
+
+def draw_count(draws: int | None, usual: int, points: int) -> int:
+    """How many matchings: those given, or the usual number; fewer for many points, which average by themselves.
+
+    Example:
+      >>> [draw_count(None, 16, points) for points in (300, 3000, 6000, 100_000)], draw_count(5, 16, 100_000)
+      ([16, 16, 8, 4], 5)
+    """
+    return check_count("draws", max(usual // 4, min(usual, _DRAWN // points)) if draws is None else draws, 1)
 
 
 def chosen(sweeps: Sequence[Sweep], criterion: str | Criterion) -> Choice:

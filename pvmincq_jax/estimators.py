@@ -14,12 +14,12 @@ from typing import Any, Literal
 
 import numpy as np
 
-from pvmincq_jax._checks import check_count
 from pvmincq_jax._one_domain import MinCqClassifier
 from pvmincq_jax._sklearn import (
     Domains,
     Given,
     VoteClassifier,
+    draw_count,
     fold_count,
     gamma_list,
     listed,
@@ -61,6 +61,10 @@ class PVMinCqClassifier(VoteClassifier):
     rows are never read: they may be anything. **Without any domain information the data is one domain**: every point is
     its own match, PV is 0, the radius plays no part, and the vote is that of `MinCqClassifier` over Gaussian kernels.
 
+    What the defaults do at which size. Up to 160 points a domain, and up to 320 whose votes have a rank of at most 160
+    (as in the plane), every vote of the grid is solved to 1e-7. Of larger samples the grid is solved to 1e-3, and the
+    chosen vote to 1e-7; at most ``most_voters`` kernels vote, and matchings are averaged over fewer draws.
+
     Args:
       form: "transport" for `pvmincq_jax.fit_transport_validated`, which is not in the paper and stands larger shifts;
         "label" for the paper's.
@@ -72,7 +76,8 @@ class PVMinCqClassifier(VoteClassifier):
       radius_unit: how to read ``radius``: "absolute", "pv" or "bottleneck", see `pvmincq_jax.grid_radii`.
       margin_unit: "fraction" of the largest margin that the self-labels allow, in (0, 1], or "absolute".
       draws: how many random maximum matchings are averaged; 1 for the paper's single one. None for 16, or 64 for the
-        transport form.
+        transport form, and fewer from 3 000 points on (750 for the transport form): down to a quarter at four times
+        as many.
       criterion: what is minimised over the grid: "label_criterion" (None), "rs_pv_cbound", "rs_pv" (the
         paper's), "rs_pv_risk", "rs", or a function from a `pvmincq_jax.Sweep` to scores. For the transport form,
         None for `pvmincq_jax.transport_criterion`, or a function from a `pvmincq_jax.TransportSweep`.
@@ -250,7 +255,7 @@ class PVMinCqClassifier(VoteClassifier):
         margins = margin_list(self.margin, self.margin_unit)
         gammas = gamma_list(self.gamma, task.target, self.voters)
         radii = np.zeros(1) if task.single else self._radii(task, PV_LEVELS, "pv")
-        draws, seed = check_count("draws", 16 if self.draws is None else self.draws, 1), seed_of(self.random_state)
+        draws, seed = draw_count(self.draws, 16, len(task.target)), seed_of(self.random_state)
         folds = fold_count(self.folds, task.labels, margins.size * gammas.size * radii.size)
         if task.single:
             grid = gammas, margins, self.margin_unit, folds, seed
@@ -290,7 +295,7 @@ class PVMinCqClassifier(VoteClassifier):
             task.labels,
             task.target,
             criterion=criterion,
-            draws=check_count("draws", 64 if self.draws is None else self.draws, 1),
+            draws=draw_count(self.draws, 64, len(task.source)),
             radii=None if self.radius is None else self._radii(task, (), self.radius_unit),
             margins=margin_list(self.margin, self.margin_unit, MOVED_FRACTIONS),
             margin_unit=self.margin_unit,

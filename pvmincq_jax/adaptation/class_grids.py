@@ -99,7 +99,7 @@ def moved_classes(
             if exact:
                 figures.append(solve_grid(family.votes(transport.moved), lanes, margins, unit=unit))
             else:
-                figures.append(solve_coarsely(lambda lane, own=blocks: own, lanes, margins, unit=unit))  # type: ignore[misc]
+                figures.append(solve_coarsely(lambda lane, own=blocks: own, lanes, margins, unit=unit)[0])  # type: ignore[misc]
             mu = margins * (figures[-1].mu_max[:, None] if unit == "fraction" else 1.0)
             scaled = figures[-1].weights / np.broadcast_to(mu, (len(labels), len(margins)))[..., None]
             moved.append(ahead(blocks.values(scaled)))

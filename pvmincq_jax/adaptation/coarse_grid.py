@@ -71,7 +71,7 @@ def solve_coarsely(
     *,
     unit: MarginUnit = "fraction",
     advance: Callable[[int], None] = lambda lanes: None,
-) -> Figures:
+) -> tuple[Figures, np.ndarray]:
     """`pvmincq_jax.adaptation.grid.solve_grid` to `COARSE`, which then is what SOLVED means; lanes go over all cores.
 
     Args:
@@ -82,12 +82,13 @@ def solve_coarsely(
       advance: told the number of lanes that were just solved.
 
     Returns:
-      `Figures`.
+      `Figures`, and the values of the votes on their own points ``[L, k, m]``.
     """
 
     def one(lane: int) -> tuple[np.ndarray, ...]:
-        own = Lanes(*(field[lane] for field in lanes))
-        return _solve_lane(blocks_of(lane), own.labels, own.weights, own.mask, margins, unit)
+        blocks, own = blocks_of(lane), Lanes(*(field[lane] for field in lanes))
+        weights, *others = _solve_lane(blocks, own.labels, own.weights, own.mask, margins, unit)
+        return blocks.values(weights), weights, *others
 
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     found = []
@@ -95,7 +96,8 @@ def solve_coarsely(
         for figures in pool.map(one, range(len(lanes.labels))):
             found.append(figures)
             advance(1)
-    return Figures(*(np.stack(field) for field in zip(*found)))
+    values, *fields = (np.stack(field) for field in zip(*found))
+    return Figures(*fields), values
 
 
 def _solve_lane(

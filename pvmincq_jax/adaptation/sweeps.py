@@ -16,7 +16,7 @@ from pvmincq_jax._samples import check_folds
 from pvmincq_jax._types import ArrayLike, MarginUnit, RadiusUnit, Status, common_dtype
 from pvmincq_jax.adaptation.classes import as_heavy, class_numbers, lanes_ahead
 from pvmincq_jax.adaptation.coarse_grid import VoteBlocks, is_large, solve_coarsely
-from pvmincq_jax.adaptation.grid import Figures, Lanes, solve_grid
+from pvmincq_jax.adaptation.grid import Lanes, solve_grid
 from pvmincq_jax.adaptation.seats import MOST_VOTERS, Centers, everybody_and_folds, seat_voters, voter_masks
 from pvmincq_jax.matching.curve import PV_LEVELS, grid_radii
 from pvmincq_jax.matching.graph import RadiusGraph, check_reach, space_graph
@@ -178,18 +178,15 @@ def learn_grid(
         blocks = VoteBlocks(family, learn_at)
         if exact:
             figures = solve_grid(family.votes(learn_at), lanes, margins, unit=unit, mesh=mesh, advance=advance)
+            values = blocks.values(figures.weights)
         else:
-            figures = solve_coarsely(lambda lane, own=blocks: own, lanes, margins, unit=unit, advance=advance)  # type: ignore[misc]
-
-        def ahead_at(blocks: VoteBlocks, first: int, figures: Figures = figures) -> np.ndarray:
-            """By how much each class is ahead at these points, from this lane on ``[L, k, m]``."""
-            values, mu_max = blocks.values(figures.weights[first:]), figures.mu_max[first:]
-            return lanes_ahead(values, mu_max, margins, unit, classes, radii // classes)
-
-        values = ahead_at(blocks, 0)
+            figures, values = solve_coarsely(lambda lane, own=blocks: own, lanes, margins, unit=unit, advance=advance)  # type: ignore[misc]
+        values = lanes_ahead(values, figures.mu_max, margins, unit, classes, radii // classes)
         risk = lane_risks(values, labels, weights)
         if folds > 1:
-            fold_risk = lane_risks(ahead_at(VoteBlocks(family, judge_at), radii), truth, held_out[radii:])
+            judged = VoteBlocks(family, judge_at).values(figures.weights[radii:])
+            judged = lanes_ahead(judged, figures.mu_max[radii:], margins, unit, classes, radii // classes)
+            fold_risk = lane_risks(judged, truth, held_out[radii:])
         else:
             fold_risk = np.empty((0, len(margins)))
         results.append((figures, values[:radii], risk[:radii], fold_risk))

@@ -307,20 +307,20 @@ def learn_on_moved(
         exact = mesh is not None or not is_large(len(source_labels), lambda: votes(len(gammas) - 1))
     if exact:
         figures = solve_grid(votes, lanes, margins, unit=unit, mesh=mesh, advance=advance)
+        moved = np.stack([own @ votes(lane).T for lane, own in enumerate(figures.weights)])
     else:
-        figures = solve_coarsely(blocks, lanes, margins, unit=unit, advance=advance)
+        figures, moved = solve_coarsely(blocks, lanes, margins, unit=unit, advance=advance)
     check_solved(figures.status)
     grid = len(transports), len(gammas)
-    moved = [blocks(lane).values(own) for lane, own in enumerate(figures.weights)]
-    there = [VoteBlocks(family, target).values(own) for own, (_, family) in zip(figures.weights, flat)]
+    there = np.stack([VoteBlocks(family, target).values(own) for own, (_, family) in zip(figures.weights, flat)])
     return TransportSweep(
         radii=np.array([float(transport.radius) for transport in transports]),
         gammas=gammas,
         margins=margins,
         margin_unit=unit,
         pv=np.array([float(transport.pv) for transport in transports]),
-        moved_values=np.stack(moved).reshape(*grid, *moved[0].shape),
-        target_values=np.stack(there).reshape(*grid, *there[0].shape),
+        moved_values=moved.reshape(*grid, *moved.shape[1:]),
+        target_values=there.reshape(*grid, *there.shape[1:]),
         voters=tuple(map(tuple, families)),
         transports=tuple(transports),
         source_labels=source_labels,

@@ -90,16 +90,16 @@ def test_blocks_change_nothing(monkeypatch):
     family = pvm.GaussianVoters(points[:9], 1.0)
     lanes = coarse_grid.Lanes(np.stack([labels] * 2), weights, rng.random((2, 9)) < 0.8)
     whole = VoteBlocks(family, points)
-    expected = coarse_grid.solve_coarsely(lambda lane: whole, lanes, np.array([0.1, 0.5]))
+    expected, _ = coarse_grid.solve_coarsely(lambda lane: whole, lanes, np.array([0.1, 0.5]))
     assert len(list(whole)) == 1
     monkeypatch.setattr(coarse_grid, "_BLOCK", 90)
     monkeypatch.setattr(coarse_grid, "_KEPT", 500)
     parts = VoteBlocks(family, points)
     assert [len(votes) for _, votes in parts] == [10] * 10 + [1]
-    found = coarse_grid.solve_coarsely(lambda lane: parts, lanes, np.array([0.1, 0.5]))
+    found, values = coarse_grid.solve_coarsely(lambda lane: parts, lanes, np.array([0.1, 0.5]))
     for ours, theirs in zip(found, expected):
         np.testing.assert_allclose(ours, theirs, rtol=1e-6)
-    np.testing.assert_allclose(parts.values(found.weights), found.weights @ family.votes(points).T, atol=1e-15)
+    np.testing.assert_allclose(values, found.weights @ family.votes(points).T, atol=1e-15)
     small, own, _ = compressed(family, points, labels, weights[0])
     again = np.column_stack([small, own]).T @ np.column_stack([small, own]) / 10
     both = np.column_stack([family.votes(points), labels]) * np.sqrt(weights[0] / weights[0].sum())[:, None]
