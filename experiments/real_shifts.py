@@ -14,7 +14,7 @@ are in `experiments.peers`. No choice sees a label of the target. The tasks of -
 variables, and drawn species in place of penguins; the default seed, 3000, was never used there.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -52,7 +52,7 @@ QUICK = (
 )
 
 
-def tasks(study: bool) -> dict[str, Callable[[int], DomainTask]]:
+def tasks(study: bool) -> dict[str, partial[DomainTask]]:
     """From a seed to a task, by name."""
     drawn = {f"drawn, {m} to {n}": partial(drawn_task, m, n) for m, n in SIZES}
     return {**drawn, **STUDIED} if study else REPORTED

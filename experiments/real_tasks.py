@@ -140,7 +140,10 @@ def split_task(name: str, variable: str, upwards: bool, seed: int) -> DomainTask
     return DomainTask(x[source], y[source], x[there[:half]], x[there[half:]], y[there[half:]])
 
 
-def _digits_named(tasks: list[tuple[tuple[int, ...], tuple[int, ...], str]]) -> dict[str, Callable[[int], DomainTask]]:
+Maker = partial[DomainTask]
+
+
+def _digits_named(tasks: list[tuple[tuple[int, ...], tuple[int, ...], str]]) -> dict[str, Maker]:
     def name(digits: tuple[int, ...]) -> str:
         return "".join(map(str, digits))
 
@@ -149,7 +152,7 @@ def _digits_named(tasks: list[tuple[tuple[int, ...], tuple[int, ...], str]]) -> 
 
 _EVEN, _ODD = (0, 2, 4, 6, 8), (1, 3, 5, 7, 9)
 # Other digits, changes and variables than the reported ones: rules are settled on these.
-STUDIED: dict[str, Callable[[int], DomainTask]] = {
+STUDIED: dict[str, Maker] = {
     **_digits_named(
         [
             ((3,), (5,), "turned 30°"),
@@ -184,7 +187,7 @@ DIGITS = _digits_named(
         (_EVEN, _ODD, "turned 30°"),
     ]
 )
-REPORTED: dict[str, Callable[[int], DomainTask]] = {
+REPORTED: dict[str, Maker] = {
     **{f"{source} to {target}": partial(penguins_task, source, target) for source, target in PAIRS},
     **DIGITS,
     "wine by malic acid": partial(split_task, "wine", "malic_acid", True),
