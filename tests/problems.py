@@ -6,6 +6,8 @@ import clarabel
 import numpy as np
 from scipy import sparse
 
+from pvmincq_jax.datasets import DomainTask
+
 KINDS = (
     "gaussian",
     "narrow",
@@ -43,8 +45,9 @@ def _points(rng: np.random.Generator, count: int) -> tuple[np.ndarray, np.ndarra
     return rng.normal(size=(count, 2)) + 0.7 * labels[:, None], labels
 
 
-def _gaussian(points: np.ndarray, centers: np.ndarray, gamma: float) -> np.ndarray:
-    return np.exp(-gamma * ((points[:, None] - centers[None]) ** 2).sum(-1))
+def kernel(points: np.ndarray, centers: np.ndarray, gamma: float) -> np.ndarray:
+    """Votes of Gaussian kernels, in NumPy ``[m, n]``."""
+    return np.exp(-gamma * np.sum((points[:, None] - centers[None]) ** 2, axis=-1))
 
 
 def random_problem(kind: str, seed: int, count: int | None = None, voters: int | None = None) -> Problem:
@@ -57,7 +60,7 @@ def random_problem(kind: str, seed: int, count: int | None = None, voters: int |
     gamma = {"narrow": 10 ** rng.uniform(1.5, 3), "wide": 10 ** rng.uniform(-2, -0.5)}.get(
         kind, 10 ** rng.uniform(-1, 1)
     )
-    votes = _gaussian(points, centers[:voters], gamma)
+    votes = kernel(points, centers[:voters], gamma)
     weights = mask = None
     if kind in ("stumps", "stump_complements"):
         features, thresholds = rng.integers(0, 2, voters), rng.normal(size=voters)
@@ -84,6 +87,15 @@ def random_problem(kind: str, seed: int, count: int | None = None, voters: int |
         votes[:, voters // 2 : 2 * (voters // 2)] = -votes[:, : voters // 2]
     fraction = float(rng.choice([1e-6, 1e-4, 1e-2, 0.1, 0.5, 0.9, 0.999, 1.0]))
     return Problem(votes, labels, weights, mask, fraction)
+
+
+def mixed_domains(task: DomainTask, classes: tuple[int, int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """X, y and sample_domain, as scikit-learn's users have them; target rows lie between source rows."""
+    count = len(task.source)
+    order = np.random.default_rng(0).permutation(count + len(task.target))
+    x = np.concatenate([task.source, task.target])[order]
+    y = np.concatenate([np.where(task.source_labels > 0, classes[1], classes[0]), np.full(len(task.target), -1)])[order]
+    return x, y, np.where(order < count, 1, -2)
 
 
 def moments(problem: Problem) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -23,7 +23,7 @@ import pvmincq_jax as pvm
 from pvmincq_jax._sklearn import gamma_list
 from pvmincq_jax.datasets import moons_task
 from pvmincq_jax.estimators import MinCqClassifier, PVMinCqClassifier
-from tests.problems import clarabel_objective
+from tests.problems import clarabel_objective, mixed_domains
 
 GIVEN = {"radius": 0.6, "margin": 0.2, "gamma": 2.0}
 # Five, as many as there are by default: the tests share their compiled programs.
@@ -37,11 +37,7 @@ def task():
 
 @pytest.fixture(scope="module")
 def both(task):
-    """X, y and sample_domain; target rows lie between source rows."""
-    order = np.random.default_rng(0).permutation(64)
-    x = np.concatenate([task.source, task.target])[order]
-    y = np.concatenate([np.where(task.source_labels > 0, 7, 3), np.full(32, -1)])[order]
-    return x, y, np.repeat([1, -2], 32)[order]
+    return mixed_domains(task, (3, 7))
 
 
 @pytest.fixture(scope="module")

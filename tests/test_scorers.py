@@ -13,6 +13,7 @@ import pvmincq_jax as pvm
 from pvmincq_jax.datasets import moons_task
 from pvmincq_jax.estimators import PVMinCqClassifier
 from pvmincq_jax.scorers import ReverseValidationScorer, RsPvScorer
+from tests.problems import mixed_domains
 
 
 @pytest.fixture
@@ -32,10 +33,7 @@ def task():
 
 @pytest.fixture(scope="module")
 def both(task):
-    order = np.random.default_rng(0).permutation(80)
-    x = np.concatenate([task.source, task.target])[order]
-    y = np.concatenate([(task.source_labels > 0).astype(int), np.full(40, -1)])[order]
-    return x, y, np.repeat([1, -2], 40)[order]
+    return mixed_domains(task, (0, 1))
 
 
 def test_rs_pv_is_the_sum_of_its_parts(both):
