@@ -35,8 +35,7 @@ class Settings(NamedTuple):
 
     def draw(self, task: str, run: int = 0) -> DomainTask:
         """The samples of a task in a run."""
-        sizes = {"per_class": self.per_class, "test_size": self.test_size}
-        return moons_task(task, self.seed + run, **sizes, noise=self.noise)
+        return moons_task(task, self.seed + run, per_class=self.per_class, test_size=self.test_size, noise=self.noise)
 
 
 def conditions(settings: Settings, method: str) -> dict[str, Any]:

@@ -79,7 +79,15 @@ def draw_moons(
     return (points @ rotation.T + np.asarray(translation))[order], labels[order]
 
 
-def moons_task(task: str, seed: int, *, per_class: int = 150, test_size: int = 1500, noise: float = 0.05) -> DomainTask:
+def moons_task(
+    task: str,
+    seed: int,
+    *,
+    per_class: int = 150,
+    test_size: int = 1500,
+    noise: float = 0.05,
+    translation: tuple[float, float] = TRANSLATION,
+) -> DomainTask:
     """One run of one of the paper's tasks (section 4): "20" to "80" are rotations, "translation" is the translation.
 
     Args:
@@ -88,6 +96,7 @@ def moons_task(task: str, seed: int, *, per_class: int = 150, test_size: int = 1
       per_class: points per class in the source, and in the target.
       test_size: fresh target points for the final figure.
       noise: of both domains.
+      translation: of the task of this name.
 
     Returns: a `DomainTask`.
 
@@ -97,7 +106,7 @@ def moons_task(task: str, seed: int, *, per_class: int = 150, test_size: int = 1
       ((300, 2), (300, 2), (1500, 2))
     """
     if task == "translation":
-        move: dict = {"translation": TRANSLATION}
+        move: dict = {"translation": translation}
     else:
         try:
             move = {"angle": float(task)}

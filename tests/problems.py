@@ -43,8 +43,9 @@ def _points(rng: np.random.Generator, count: int) -> tuple[np.ndarray, np.ndarra
     return rng.normal(size=(count, 2)) + 0.7 * labels[:, None], labels
 
 
-def _gaussian(points: np.ndarray, centers: np.ndarray, gamma: float) -> np.ndarray:
-    return np.exp(-gamma * ((points[:, None] - centers[None]) ** 2).sum(-1))
+def kernel(points: np.ndarray, centers: np.ndarray, gamma: float) -> np.ndarray:
+    """Votes of Gaussian kernels, in NumPy ``[m, n]``."""
+    return np.exp(-gamma * np.sum((points[:, None] - centers[None]) ** 2, axis=-1))
 
 
 def random_problem(kind: str, seed: int, count: int | None = None, voters: int | None = None) -> Problem:
@@ -57,7 +58,7 @@ def random_problem(kind: str, seed: int, count: int | None = None, voters: int |
     gamma = {"narrow": 10 ** rng.uniform(1.5, 3), "wide": 10 ** rng.uniform(-2, -0.5)}.get(
         kind, 10 ** rng.uniform(-1, 1)
     )
-    votes = _gaussian(points, centers[:voters], gamma)
+    votes = kernel(points, centers[:voters], gamma)
     weights = mask = None
     if kind in ("stumps", "stump_complements"):
         features, thresholds = rng.integers(0, 2, voters), rng.normal(size=voters)

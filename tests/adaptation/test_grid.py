@@ -11,13 +11,9 @@ from pvmincq_jax.adaptation import grid
 from pvmincq_jax.adaptation.grid import Lanes, factor_tolerance, ladder_size, program_rank, solve_grid
 from pvmincq_jax.voting.factor import row_basis
 from pvmincq_jax.voting.mincq import solve_mincq
-from tests.problems import clarabel_objective
+from tests.problems import clarabel_objective, kernel
 
 FRACTIONS = np.array([0.05, 0.4])
-
-
-def kernel(x, centers, gamma):
-    return np.exp(-gamma * np.sum((x[:, None] - centers[None]) ** 2, axis=-1))
 
 
 def random_lanes(count, points, voters, seed=0):

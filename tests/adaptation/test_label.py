@@ -7,6 +7,7 @@ import pytest
 
 import pvmincq_jax as pvm
 from pvmincq_jax.datasets import moons_task
+from tests.problems import kernel
 
 GIVEN = {"radius": 0.25, "margin": 0.1, "gamma": 1.0, "margin_unit": "fraction"}
 
@@ -19,10 +20,6 @@ def task():
 @pytest.fixture(scope="module")
 def model(task):
     return pvm.pv_mincq(task.source, task.source_labels, task.target, **GIVEN)
-
-
-def kernel(x, centers, gamma):
-    return np.exp(-gamma * np.sum((x[:, None] - centers[None]) ** 2, axis=-1))
 
 
 def accuracy(model, task):

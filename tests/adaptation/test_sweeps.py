@@ -8,6 +8,7 @@ import pvmincq_jax as pvm
 from pvmincq_jax._progress import progress_bar
 from pvmincq_jax._samples import fold_numbers
 from pvmincq_jax.datasets import moons_task
+from tests.problems import kernel
 
 # Gammas large enough for votes of full rank: all shapes are then the same, and little is compiled.
 GAMMA = 6.0
@@ -25,16 +26,8 @@ def grid(task):
     return pvm.sweep(task.source, task.source_labels, task.target, **GRID)
 
 
-def kernel(x, centers, gamma):
-    return np.exp(-gamma * np.sum((x[:, None] - centers[None]) ** 2, axis=-1))
-
-
 def share_wrong(x, labels, centers, gamma, weights):
     return np.mean(~(labels * (kernel(x, centers, gamma) @ weights) > 0))
-
-
-def points(figures):
-    return np.ndindex(figures.status.shape)
 
 
 def fit(task, figures, index, rows=slice(None), voters="target"):
@@ -74,7 +67,7 @@ def test_shapes(grid):
 
 
 def test_the_whole_sample_agrees_with_single_fits(grid, task):
-    for r, g, k in points(grid):
+    for r, g, k in np.ndindex(grid.status.shape):
         found, centers, solution = fit(task, grid, (r, g, k))
         np.testing.assert_array_equal(grid.self_labels[r].labels, found.labels)
         np.testing.assert_array_equal(grid.self_labels[r].weights, found.weights)
@@ -106,7 +99,7 @@ def held_out(task, figures, fold, index, voters="target"):
 def test_held_out_risks_agree_with_single_fits(grid, task):
     expected = np.empty_like(grid.source_risk)
     for fold in range(GRID["folds"]):
-        for index in points(grid):
+        for index in np.ndindex(grid.status.shape):
             expected[(fold, *index)], matched = held_out(task, grid, fold, index)
             assert grid.fold_matched[fold, index[0]] == matched
     np.testing.assert_allclose(grid.source_risk, expected, atol=1e-12)
@@ -117,7 +110,7 @@ def test_held_out_risks_agree_with_single_fits(grid, task):
 @pytest.mark.parametrize("voters", ["source", "both"])
 def test_other_voters_agree_with_single_fits(voters, task):
     figures = pvm.sweep(task.source, task.source_labels, task.target, **(GRID | {"gammas": [GAMMA]}), centers=voters)
-    for index in points(figures):
+    for index in np.ndindex(figures.status.shape):
         np.testing.assert_allclose(
             figures.c_bound[index], fit(task, figures, index, voters=voters)[2].c_bound, atol=1e-7
         )
@@ -325,7 +318,7 @@ def test_nothing_is_solved_again(grid, task, monkeypatch):
     monkeypatch.setattr("pvmincq_jax.adaptation.sweeps.solve_grid", solve)
     monkeypatch.setattr("pvmincq_jax.adaptation.model.solve_grid", solve)
     values = pvm.values_at(grid, task.test)
-    for index in points(grid):
+    for index in np.ndindex(grid.status.shape):
         model = pvm.model_at(grid, index)
         np.testing.assert_allclose(pvm.decision(model, task.test), values[index], rtol=1e-9, atol=1e-15)
         np.testing.assert_allclose(pvm.decision(model, task.target), grid.target_values[index], rtol=1e-9, atol=1e-15)

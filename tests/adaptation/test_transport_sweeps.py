@@ -6,7 +6,7 @@ from sklearn.neighbors import NearestNeighbors
 
 import pvmincq_jax as pvm
 from pvmincq_jax.datasets import moons_task
-from tests.problems import clarabel_objective
+from tests.problems import clarabel_objective, kernel
 
 GRID = {
     "radii": [0.6, 1.0, 1.4],
@@ -28,14 +28,6 @@ def grid(task):
     return pvm.transport_sweep(task.source, task.source_labels, task.target, **GRID)
 
 
-def kernel(x, centers, gamma):
-    return np.exp(-gamma * np.sum((x[:, None] - centers[None]) ** 2, axis=-1))
-
-
-def points(figures):
-    return np.ndindex(figures.status.shape)
-
-
 def test_radii_and_moved_points(grid, task):
     np.testing.assert_allclose(grid.radii, np.array(GRID["radii"]) * pvm.bottleneck_radius(task.source, task.target))
     for radius, pv, found in zip(grid.radii, grid.pv, grid.transports, strict=True):
@@ -48,7 +40,7 @@ def test_radii_and_moved_points(grid, task):
 def test_every_point_is_a_vote_of_least_c_bound(grid, task):
     assert np.all(grid.status == pvm.Status.SOLVED)
     assert np.all(grid.kkt_residual <= 1e-7)
-    for r, g, k in points(grid):
+    for r, g, k in np.ndindex(grid.status.shape):
         found, gamma = grid.transports[r], grid.gammas[g]
         matched = found.weights > 0
         share = found.weights[matched] / np.sum(found.weights)
@@ -91,10 +83,10 @@ def test_terms_of_the_criterion(grid, task):
     for neighbours, k in ((3, 3), (None, 5)):
         disagreement = pvm.neighbour_disagreement(grid, neighbours)
         near = NearestNeighbors(n_neighbors=k).fit(task.target).kneighbors(return_distance=False)
-        for index in points(grid):
+        for index in np.ndindex(grid.status.shape):
             labels = np.sign(grid.target_values[index])
             assert disagreement[index] == pytest.approx(np.mean(labels[near] != labels[:, None]))
-    for index in points(grid):
+    for index in np.ndindex(grid.status.shape):
         share = grid.transports[index[0]].weights / np.sum(grid.transports[index[0]].weights)
         plus = np.mean(grid.target_values[index] > 0)
         assert ratio[index] == pytest.approx(abs(plus - 0.5))

@@ -10,6 +10,7 @@ import pytest
 import pvmincq_jax as pvm
 from experiments import differentiate
 from pvmincq_jax.datasets import moons_task
+from tests.experiments.commands import check_refused
 
 STEPS = 12
 
@@ -111,10 +112,7 @@ def test_configuration_is_left_alone(done, capsys):
     ],
 )
 def test_bad_arguments(arguments, message, capsys):
-    with pytest.raises(SystemExit) as stopped:
-        differentiate.main(arguments)
-    assert stopped.value.code == 2
-    assert message in capsys.readouterr().err
+    check_refused(differentiate.main, arguments, message, capsys)
 
 
 def test_help(capsys):

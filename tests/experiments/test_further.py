@@ -1,16 +1,11 @@
 """The commands on further directions, each in one small run: what they compute, keep and draw."""
 
-import json
-
 import numpy as np
 import pytest
 from sklearn.neighbors import KNeighborsClassifier
 
 from experiments import shared_points, views
-
-
-def lines_of(out):
-    return [json.loads(line) for line in (out / "results.jsonl").read_text().splitlines()]
+from tests.experiments.commands import lines_of
 
 
 @pytest.mark.usefixtures("one_gamma")

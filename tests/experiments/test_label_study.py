@@ -2,12 +2,12 @@
 
 import json
 
-import numpy as np
 import pytest
 
 import pvmincq_jax as pvm
 from experiments import label_study
-from experiments.shifts import Shift, shifted_task
+from experiments.shifts import Shift
+from tests.experiments.commands import check_chosen_rule
 
 SMALL = Shift("moons", 40, noise=0.07, per_class=20, seed=1234)
 
@@ -18,12 +18,7 @@ def found(one_gamma):
 
 
 def test_the_chosen_rule_is_the_default(found):
-    assert set(found) == {*label_study.RULES, "best of the grid", "median of the grid"}
-    assert all(0 <= value <= found["best of the grid"] for value in found.values())
-    data = shifted_task(SMALL)
-    fitted = pvm.fit_validated(data.source, data.source_labels, data.target, seed=3)
-    accuracy = np.mean(np.asarray(pvm.predict(fitted.model, data.test)) == data.test_labels)
-    assert found["chosen"] == pytest.approx(accuracy)
+    check_chosen_rule(label_study, found, SMALL, pvm.fit_validated)
 
 
 def test_drawn_species():

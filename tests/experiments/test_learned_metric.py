@@ -1,7 +1,5 @@
 """The command on the learned distance: one small honest run, and what surrounds it."""
 
-import json
-
 import numpy as np
 import pytest
 from scipy.stats import sem
@@ -9,6 +7,7 @@ from scipy.stats import sem
 from experiments import learned_metric
 from experiments.learned_metric import noisy_moons
 from experiments.learned_metric_report import METHODS, NOISE_FEATURES, Settings
+from tests.experiments.commands import check_refused, lines_of
 
 SMALL = ["--jobs", "0", "--levels", "1", "--runs", "2", "--seed", "1001", "--per-class", "30", "--test-size", "200"]
 
@@ -42,7 +41,7 @@ def test_noise_has_its_level_in_both_domains_and_nothing_else_changes():
 
 
 def check_records_and_table(folder):
-    records = [json.loads(line) for line in (folder / "results.jsonl").read_text().splitlines()]
+    records = lines_of(folder)
     assert [(r["level"], r["run"]) for r in records] == [(1.0, 0), (1.0, 1)]
     table = (folder / "learned_metric.md").read_text().splitlines()
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table]
@@ -72,10 +71,8 @@ def check_that_finished_runs_are_not_computed_again(folder, monkeypatch, capsys)
 
 
 def check_that_results_of_other_settings_are_refused(folder, capsys):
-    with pytest.raises(SystemExit) as stopped:
-        learned_metric.main([*SMALL, "--angle", "50", "--out", str(folder)])
-    assert stopped.value.code == 2
-    assert "holds results of other settings: angle is 30.0 in the file and 50.0 now" in capsys.readouterr().err
+    message = "holds results of other settings: angle is 30.0 in the file and 50.0 now"
+    check_refused(learned_metric.main, [*SMALL, "--angle", "50", "--out", str(folder)], message, capsys)
 
 
 @pytest.mark.parametrize(
@@ -87,7 +84,4 @@ def check_that_results_of_other_settings_are_refused(folder, capsys):
     ],
 )
 def test_bad_arguments(arguments, message, capsys):
-    with pytest.raises(SystemExit) as stopped:
-        learned_metric.main(arguments)
-    assert stopped.value.code == 2
-    assert message in capsys.readouterr().err
+    check_refused(learned_metric.main, arguments, message, capsys)

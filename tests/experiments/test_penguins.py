@@ -1,7 +1,5 @@
 """The penguins: the data are the package's, nobody sees a target bird's sex, and sizes are made even."""
 
-import json
-
 import numpy as np
 import pytest
 from scipy import stats
@@ -12,6 +10,7 @@ from experiments import penguins
 from experiments.drawn_species import drawn_task
 from pvmincq_jax.adaptation.resampling import first_best
 from pvmincq_jax.baselines import pv_svm
+from tests.experiments.commands import lines_of
 
 
 def test_the_birds_are_those_of_the_package():
@@ -109,7 +108,7 @@ def test_the_command(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(penguins, "draw", lambda *_: penguins.plt.figure())
     methods = ["CORAL + SVM", "standardised + SVM"]
     penguins.main(["--methods", *methods, "--runs", "2", "--seed", "1000", "--jobs", "0", "--out", str(tmp_path)])
-    records = [json.loads(line) for line in (tmp_path / "results.jsonl").read_text().splitlines()]
+    records = lines_of(tmp_path)
     assert {record["task"] for record in records} == {"Gentoo to Chinstrap"}
     assert [record["method"] for record in records] == ["standardised + SVM"] * 2 + ["CORAL + SVM"] * 2
     means = {name: np.mean([one["accuracy"] for one in records if one["method"] == name]) for name in methods}

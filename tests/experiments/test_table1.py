@@ -10,13 +10,10 @@ from experiments.cells import Settings, TableCell
 from experiments.methods import METHODS, grid_fingerprint
 from experiments.results import measure
 from pvmincq_jax.datasets import TASKS, draw_moons
+from tests.experiments.commands import lines_of
 
 SMALL = ["--per-class", "12", "--test-size", "60"]
 SETTINGS = Settings(per_class=12, test_size=60)._asdict()
-
-
-def lines_of(out):
-    return [json.loads(line) for line in (out / "results.jsonl").read_text().splitlines()]
 
 
 def run_small(out, *more, jobs="0"):

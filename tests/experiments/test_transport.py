@@ -1,7 +1,5 @@
 """The experiments around the transport form: their tasks, their rules, their laws, and the picture of its limits."""
 
-import json
-
 import networkx as nx
 import numpy as np
 import pytest
@@ -10,6 +8,7 @@ import pvmincq_jax as pvm
 from experiments import transport_laws, transport_limits, transport_study
 from experiments.shifts import SHAPES, Shift, draw_shape, first_tasks, large_tasks, second_tasks, shifted_task
 from pvmincq_jax.datasets import draw_moons, moons_task
+from tests.experiments.commands import check_chosen_rule, lines_of
 
 SMALL = Shift("moons", 40, noise=0.07, per_class=20, seed=1234)
 
@@ -57,17 +56,11 @@ def test_digits():
 def test_rules_see_no_target_label():
     """Every rule on the grid, and the accuracies, from the arrays of the sweep."""
     found = transport_study.look(SMALL)
-    assert set(found) == {*transport_study.RULES, "best of the grid", "median of the grid"}
-    assert all(0 <= value <= found["best of the grid"] for value in found.values())
-    data = shifted_task(SMALL)
-    fitted = pvm.fit_transport_validated(data.source, data.source_labels, data.target, seed=3)
-    best = pvm.model_at(fitted.sweep, fitted.choice.grid_index)
-    accuracy = np.mean(np.asarray(pvm.predict(best, data.test)) == data.test_labels)
-    assert found["chosen"] == pytest.approx(accuracy)
+    data, fitted = check_chosen_rule(transport_study, found, SMALL, pvm.fit_transport_validated)
     # Turned around, the test labels change the accuracies and no choice.
     turned = data._replace(test_labels=-data.test_labels)
     accuracies = transport_study.accuracies(fitted.sweep, turned)
-    assert accuracies[fitted.choice.grid_index] == pytest.approx(1 - accuracy, abs=1e-9)
+    assert accuracies[fitted.choice.grid_index] == pytest.approx(1 - found["chosen"], abs=1e-9)
 
 
 def test_summary():
@@ -120,7 +113,7 @@ def test_limits_tasks(case):
 def test_the_limits_are_drawn(tmp_path, capsys):
     arguments = ["--runs", "1", "--per-class", "20", "--methods", "SVM", "--jobs", "0", "--out", str(tmp_path)]
     transport_limits.main(arguments)
-    records = [json.loads(line) for line in (tmp_path / "results.jsonl").read_text().splitlines()]
+    records = lines_of(tmp_path)
     assert [(one["case"], one["method"]) for one in records] == [
         (case, method) for case in transport_limits.CASES for method in ("PV-Transport-MinCq", "SVM")
     ]
@@ -136,7 +129,7 @@ def test_the_laws_are_compared(tmp_path, monkeypatch, capsys):
         monkeypatch.setattr(transport_laws, name, value)
     arguments = ["--graphs", "2", "--draws", "200", "--jobs", "0", "--out", str(tmp_path)]
     transport_laws.main(arguments)
-    records = [json.loads(line) for line in (tmp_path / "results.jsonl").read_text().splitlines()]
+    records = lines_of(tmp_path)
     assert [one["table"] for one in records] == ["graphs", "draws", "laws", "laws", "laws"]
     first = records[0]["figures"]
     # As many draws of the uniform law are nearer to its exact mean than half of a point's mass, and so are all laws.

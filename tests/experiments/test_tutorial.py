@@ -14,6 +14,7 @@ import matplotlib.pyplot as plt
 import pytest
 
 from experiments import __file__ as package
+from tests.experiments.commands import check_refused
 
 TEXT = (Path(package).parent / "tutorial.py").read_text()
 
@@ -76,10 +77,7 @@ def test_cells(notebook):
     ],
 )
 def test_bad_options_are_named(monkeypatch, capsys, arguments, message):
-    with pytest.raises(SystemExit) as stopped:
-        run(monkeypatch, *arguments)
-    assert stopped.value.code == 2
-    assert message in capsys.readouterr().err
+    check_refused(lambda given: run(monkeypatch, *given), arguments, message, capsys)
 
 
 def test_help(monkeypatch, capsys):

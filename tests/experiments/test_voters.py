@@ -1,9 +1,8 @@
 """The command that compares where the kernels sit."""
 
-import json
-
 import pvmincq_jax as pvm
 from experiments import voters
+from tests.experiments.commands import lines_of
 
 
 def test_a_small_comparison(tmp_path, capsys, monkeypatch):
@@ -12,7 +11,7 @@ def test_a_small_comparison(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(pvm, "fit_validated", lambda *data, **options: fit(*data, **options, **small))
     sizes = ["--tasks", "20", "--runs", "1", "--per-class", "20", "--test-size", "100"]
     voters.main([*sizes, "--jobs", "0", "--out", str(tmp_path)])
-    records = [json.loads(line) for line in (tmp_path / "results.jsonl").read_text().splitlines()]
+    records = lines_of(tmp_path)
     assert [record["voters"] for record in records] == ["target", "source", "both"]
     assert all(85 <= record["accuracy"] <= 100 for record in records)
     shown = capsys.readouterr().out
