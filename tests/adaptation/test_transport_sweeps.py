@@ -92,7 +92,7 @@ def test_terms_of_the_criterion(grid, task):
         assert ratio[index] == pytest.approx(abs(plus - 0.5))
         assert risk[index] == pytest.approx(np.sum(share[grid.moved_values[index] * task.source_labels <= 0]))
     cut = pvm.normalised_cut(grid)
-    for index in points(grid):
+    for index in np.ndindex(grid.status.shape):
         labels = np.sign(grid.target_values[index])
         plus = np.mean(labels > 0)
         # A quarter of the rarer class is fewer than eight of forty.
