@@ -1,7 +1,8 @@
-"""What a user would do instead: the SVM of Table 1 on the source as it is, on standardised domains, or after skada.
+"""What a user would do instead: an SVM on the source as it is, on standardised domains, or after an adapter of skada.
 
-A method is a function from ``(source, labels, target, seed)`` to a decision function. Adapters of skada are as they
-come, and the SVM behind each is tuned by cross-validation on the adapted source, as in Table 1.
+A method is a function from ``(source, labels, target, seed)`` to a decision function. Adapters are as they come, and
+the SVM behind each is tuned by cross-validation on the adapted source. Its widths follow the data, unlike those of
+Table 1, which are for the plane and leave it near chance in 64 dimensions.
 """
 
 from collections.abc import Callable
@@ -11,7 +12,7 @@ import numpy as np
 
 from experiments.methods import METHODS as TABLE1
 
-__all__ = ["PEERS", "Decision", "Fit", "on_own_scales", "skada_svm", "table1"]
+__all__ = ["PEERS", "Decision", "Fit", "on_own_scales", "skada_svm", "svm", "table1"]
 
 Decision = Callable[[np.ndarray], Any]
 Fit = Callable[[np.ndarray, np.ndarray, np.ndarray, int], Decision]
@@ -20,6 +21,18 @@ Fit = Callable[[np.ndarray, np.ndarray, np.ndarray, int], Decision]
 def table1(name: str) -> Fit:
     """A method of Table 1, by its name."""
     return lambda source, labels, target, seed: TABLE1[name].fit(source, labels, target, seed).decision
+
+
+def svm(source: np.ndarray, labels: np.ndarray, target: np.ndarray, seed: int) -> Decision:
+    """A Gaussian SVM; cost and width by five folds of the source, of equal ones the least cost, then the widest."""
+    from sklearn.model_selection import GridSearchCV, StratifiedKFold
+    from sklearn.svm import SVC
+
+    usual = 1 / (source.shape[1] * source.var())
+    grid = {"C": [0.1, 1.0, 10.0, 100.0], "gamma": [0.1 * usual, usual, 10 * usual]}
+    count = max(2, min(5, int(np.sum(labels > 0)), int(np.sum(labels < 0))))
+    folds = StratifiedKFold(count, shuffle=True, random_state=seed)
+    return GridSearchCV(SVC(), grid, cv=folds).fit(source, labels).decision_function
 
 
 def _own_scale(x: np.ndarray, sample: np.ndarray) -> np.ndarray:
@@ -49,15 +62,15 @@ def skada_svm(adapter: str) -> Fit:
         both, domain = np.concatenate([source, target]), np.repeat([1, -2], [len(source), len(target)])
         known = np.concatenate([(labels > 0).astype(int), np.full(len(target), -1)])
         moved = made.fit_transform(both, known, sample_domain=domain)
-        decide = table1("SVM")(moved[: len(source)], labels, moved[len(source) :], seed)
+        decide = svm(moved[: len(source)], labels, moved[len(source) :], seed)
         return lambda x: decide(made.transform(x, sample_domain=np.full(len(x), -2)))
 
     return fit
 
 
 PEERS: dict[str, Fit] = {
-    "SVM": table1("SVM"),
-    "standardised + SVM": on_own_scales(table1("SVM")),
+    "SVM": svm,
+    "standardised + SVM": on_own_scales(svm),
     "CORAL + SVM": skada_svm("CORALAdapter"),
     "OT + SVM": skada_svm("EntropicOTMappingAdapter"),
     "class-regularised OT + SVM": skada_svm("ClassRegularizerOTMappingAdapter"),
