@@ -103,12 +103,7 @@ def soft_pv(
     1 - 1/2 (1 / m_s + 1 / m_t) sum_st P_st e_st, see `soft_matching`. Pairs near the radius count in part, so that it
     is above `pvmincq_jax.perturbed_variation` as a rule, and the more so the higher the temperature.
 
-    Args:
-      source: ``[m_s, d]``.
-      target: ``[m_t, d]``.
-      radius: above 0.
-      temperature: above 0.
-      iterations: see `soft_matching`.
+    Args: source ``[m_s, d]``, target ``[m_t, d]``, radius, temperature and iterations as of `soft_matching`.
 
     Returns: a scalar in [0, 1], differentiable in the points, the radius and the temperature.
 

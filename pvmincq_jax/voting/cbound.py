@@ -246,12 +246,8 @@ def domain_disagreement(
 
     dis_Q(D_S, D_T) = |E_{(h,h')~Q^2} (E_{x_t} h(x_t) h'(x_t) - E_{x_s} h(x_s) h'(x_s))|.
 
-    Args:
-      source_votes: ``[m_s, n]``.
-      target_votes: ``[m_t, n]``.
-      weights: ``[n]``.
-      source_sample_weights: ``[m_s]`` or None.
-      target_sample_weights: ``[m_t]`` or None.
+    Args: source_votes ``[m_s, n]``, target_votes ``[m_t, n]``, weights ``[n]``, source_sample_weights ``[m_s]`` and
+      target_sample_weights ``[m_t]`` or None for equal ones.
 
     Returns: a scalar.
 

@@ -48,11 +48,7 @@ def max_margin(
 
     mu_max = 1/n sum_j |E_{(x,y)} y h_j(x)|, reached by w = sign(m) / n alone.
 
-    Args:
-      votes: ``[m, n]``.
-      labels: ``[m]`` in [-1, 1].
-      sample_weights: ``[m]`` or None.
-      voter_mask: which voters take part ``[n]``, or None for all.
+    Args: votes ``[m, n]``, labels ``[m]``, sample_weights ``[m]`` or None, voter_mask ``[n]`` or None, as of `mincq`.
 
     Returns: a scalar.
 
