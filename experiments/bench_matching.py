@@ -117,9 +117,12 @@ def _curve_row(size: str, repeats: int, seed: int) -> dict[str, Any]:
     }
 
 
-def _radii_row(points: int, repeats: int, seed: int) -> dict[str, Any]:
-    """Exact radii as multiples of one matching at the bottleneck radius."""
+def _radii_row(points: int, cloud: str, repeats: int, seed: int) -> dict[str, Any]:
+    """Exact radii as multiples of one matching at the bottleneck radius, the largest that is asked for."""
     source, target = _samples(points, 30.0, seed)
+    if cloud == "gaussian":
+        source, target = np.random.default_rng(seed).normal(size=(2, points, 5))
+        target += 0.5
     radius = pvm.bottleneck_radius(source, target)
     levels = np.array([0.6, 0.5, 0.4, 0.3, 0.2, 0.15, 0.1, 0.05, 0.02, 0.0])
     found: dict[str, Any] = {}
@@ -139,7 +142,9 @@ def _radii_row(points: int, repeats: int, seed: int) -> dict[str, Any]:
     at_levels = pvm.PVCurve(*found["curve"]).at(found["levels"])
     return {
         "row": "radii",
+        "cloud": cloud,
         "points": points,
+        "matching_radius": radius,
         "equal": bool(found["curve"].radii[-1] == radius and np.all(at_levels <= levels + 1e-12)),
         "matching_seconds": seconds["matching"],
         **{f"{name}_seconds": seconds[name] for name in ("bottleneck", "ten_levels", "curve")},
@@ -195,7 +200,8 @@ def run(args: argparse.Namespace) -> None:
     emit(_sparse_row(size, args.seed), args.json)
     emit(_curve_row(size, args.repeats, args.seed), args.json)
     for points in _RADII[size]:
-        emit(_radii_row(points, args.repeats, args.seed), args.json)
+        for cloud in ("moons", "gaussian"):
+            emit(_radii_row(points, cloud, args.repeats, args.seed), args.json)
     for points in _BOTTLENECK[size]:
         emit(_bottleneck_row(points, args.seed), args.json)
     for points in _DRAWS[size]:

@@ -44,7 +44,7 @@ def pv_curve(source: ArrayLike | None, target: ArrayLike | None, *, metric: Metr
     One matching grows: unmatched points of the smaller sample keep a forest of alternating paths, and the
     shortest edge that leaves the forest either extends it or completes a path, which is a step of PV at that length.
 
-    Holds the pairs up to the last radius in memory, about 30 bytes for each.
+    Holds the pairs up to the last radius in memory, about 30 bytes for each, and two bits for every pair.
 
     Args:
       source: ``[m_s, d]``.

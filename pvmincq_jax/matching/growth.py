@@ -8,7 +8,8 @@ matching has one pair more, at that length. All other edges change nothing yet.
 Which rows and columns an edge joins is kept as one bit for each pair, in both directions: a whole level of the forest
 is then a few operations on words of 64 bits, however many edges there are.
 
-Completing a path dissolves its tree and leaves the others as they are. What an edge links to the other trees joins them.
+Completing a path dissolves its tree and leaves the others as they are; what an edge links to them joins
+them.
 """
 
 import copy
@@ -59,16 +60,27 @@ class Forest:
         self._parent = np.full(columns, -1)
         self._use_all(np.flatnonzero(graph.distances <= radius))
 
-    def at(self, radius: float) -> "Forest":
-        """The forest of a larger radius; this one stays as it is."""
+    def at(self, radius: float, edges: np.ndarray) -> "Forest":
+        """The forest of a larger radius, to which these edges lead from this one's; this one stays as it is."""
         new = copy.copy(self)
         for name, value in vars(self).items():
             if name not in ("_rows", "_taste") and isinstance(value, np.ndarray):
                 setattr(new, name, value.copy())
         new.radius = radius
-        # Not all edges of the old radius itself need be in use.
-        new._use_all(np.flatnonzero((self.graph.distances >= self.radius) & (self.graph.distances <= radius)))
+        new._use_all(edges)
         return new
+
+    def beyond(self) -> np.ndarray:
+        """All edges that may not be in use yet: some of the radius itself, too."""
+        return np.flatnonzero(self.graph.distances >= self.radius)
+
+    def line_up(self, edges: np.ndarray, radius: float) -> None:
+        """Sorts these edges, which are all from the radius in use up to this one."""
+        lengths = self.graph.distances[edges]
+        order = np.argsort(lengths)
+        edges = edges[order]
+        self._edges, self._next = (lengths[order], self._rows[edges], self.graph.neighbours[edges]), 0
+        self._sorted_to = radius
 
     def next_pair(self) -> float:
         """Grows the matching by one pair; returns the radius that it took, infinity if the graph has no path left."""
@@ -96,15 +108,13 @@ class Forest:
         """Sorts the next longer edges; False if there are none."""
         if self._sorted_to >= self.graph.radius:
             return False
-        distances = self.graph.distances
+        distances, radius = self.graph.distances, self.graph.radius
         edges = np.flatnonzero(distances > self._sorted_to)
-        self._sorted_to = self.graph.radius
         if edges.size > _WINDOW:
             some = distances[edges[:: edges.size >> 16]]
-            self._sorted_to = float(np.quantile(some, _WINDOW / edges.size))
-            edges = edges[distances[edges] <= self._sorted_to]
-        edges = edges[np.argsort(distances[edges])]
-        self._edges, self._next = (distances[edges], self._rows[edges], self.graph.neighbours[edges]), 0
+            radius = float(np.quantile(some, _WINDOW / edges.size))
+            edges = edges[distances[edges] <= radius]
+        self.line_up(edges, radius)
         return True
 
     def _use_all(self, edges: np.ndarray) -> None:
@@ -112,7 +122,7 @@ class Forest:
         for first in range(0, edges.size, _WINDOW):
             part = edges[first : first + _WINDOW]
             self._use(self._rows[part], self.graph.neighbours[part])
-        self._edges, self._next, self._sorted_to = (np.empty(0), np.empty(0, int), np.empty(0, int)), 0, self.radius
+        self.line_up(edges[:0], self.radius)
         self._settle(np.flatnonzero(self._row_tree >= 0), np.flatnonzero(self._column_tree < 0))
 
     def _use(self, rows: np.ndarray, columns: np.ndarray) -> None:
@@ -122,7 +132,7 @@ class Forest:
             np.bitwise_or.at(bits.reshape(-1), word, np.uint64(1) << (other & 63).astype(np.uint64))
 
     def _settle(self, frontier: np.ndarray, columns: np.ndarray) -> None:
-        """Grows the forest and augments until no path is left; no edge leaves it but from the frontier to the columns."""
+        """Grows the forest and augments until no path is left; edges leave it from the frontier to the columns only."""
         while True:
             ends = self._join(frontier, columns)
             if not ends.size:

@@ -1,14 +1,16 @@
 """The radius at which a maximum matching first has so many pairs, exactly, for any numbers of pairs.
 
-Far from a number that is asked for, a maximum matching at a guessed radius is quicker than growing pair by pair; close
-to it, only growing tells the exact length. Matchings at increasing radii extend each other. The guess comes from
-small parts of the samples: it decides what the answer costs, never what it is.
+Matchings at guessed radii, each from the one below it, close in on a number that is asked for; over the last few edges
+a forest grows edge by edge and tells the exact length. The first guess comes from small parts of the samples: it
+decides what the answer costs, never what it is.
 """
 
 from collections.abc import Sequence
+from typing import TypeVar
 
 import numpy as np
 
+from pvmincq_jax.matching.augment import draw_strands
 from pvmincq_jax.matching.graph import RadiusGraph, space_graph
 from pvmincq_jax.matching.growth import Forest
 from pvmincq_jax.matching.space import Space
@@ -16,12 +18,15 @@ from pvmincq_jax.matching.space import Space
 __all__: list[str] = []
 
 # Rows of the parts that a guess comes from. Samples not much larger need no guess.
-_PARTS = (128, 512)
-_SMALL = 600
-# With more pairs than this to go, a matching at a guessed radius is worth its while; it aims for half of that.
-_FAR = 128
-# Most matchings on the way to one number of pairs.
-_TRIES = 20
+_PARTS = (64, 256)
+_SMALL = 300
+# With fewer pairs than this to go, growing pair by pair costs no more than matchings.
+_FAR = 64
+# So few edges are looked at one by one, in the order of their lengths; of more, matchings find the part that counts.
+_NEAR = 1 << 15
+# One bit for each of so many pairs is cheap to go through; of more pairs, so few numbers are better found by matchings.
+_BITS = 1 << 28
+_NUMBERS = 64
 # Edges of a graph that is built on a guess alone (100 MB), and how many times as many each further one may have.
 _EDGES = 1 << 23
 _MORE_EDGES = 4
@@ -41,44 +46,92 @@ def path_lengths(space: Space, needed: Sequence[int] | np.ndarray) -> np.ndarray
     if space.source_rows.size > space.target_rows.size:
         space = space.flipped()
     guess = _Guess(space)
-    graph = guess.graph(int(needed[-1]))
     # Below any distance, so that coinciding points are matched like others.
-    forest = Forest(graph, np.full(space.target_rows.size, -1), -1.0)
+    empty = guess.graph(int(needed[-1])), np.full(space.target_rows.size, -1), -1.0
+    many = space.source_rows.size * space.target_rows.size > _BITS and len(needed) <= _NUMBERS
+    forest: Forest | _Matched = _Matched(*empty) if many else Forest(*empty)
     lengths = []
     for pairs in needed:
-        near = False
+        if isinstance(forest, Forest) and pairs - forest.pairs > _FAR:
+            forest = _approach(forest, int(pairs), guess, _NEAR)[0]
         while forest.pairs < pairs:
-            if not near:
-                forest, near = _approach(forest, int(pairs), guess), True
-            if np.isinf(forest.next_pair()):
+            if isinstance(forest, Forest):
+                enough = not np.isinf(forest.next_pair())
+            else:
+                forest, reached = _approach(forest, int(pairs), guess, 0)
+                enough = reached is not None
+                forest = reached or forest
+            if not enough:
                 graph = guess.graph(int(pairs), forest.graph)
-                forest, near = Forest(graph, forest.column_mate, forest.graph.radius), False
+                forest = type(forest)(graph, forest.column_mate, forest.graph.radius)
         lengths.append(forest.radius)
     return np.array(lengths)
 
 
-def _approach(forest: Forest, pairs: int, guess: "_Guess") -> Forest:
-    """A forest with a little less than so many pairs, by maximum matchings at radii that come closer and closer."""
-    graph = forest.graph
-    high, high_pairs = np.inf, pairs
-    aim = pairs - _FAR // 2
-    radius = guess.radius(aim)
-    for _ in range(_TRIES):
-        if pairs - forest.pairs <= _FAR or forest.radius >= graph.radius:
-            break
-        radius = min(max(radius, 1.02 * forest.radius, np.finfo(float).tiny), graph.radius)
-        trial = forest.at(radius)
-        before, before_pairs = forest.radius, forest.pairs
-        if trial.pairs < pairs:
+class _Matched:
+    """A maximum matching at a radius, for samples too large for one bit of each pair; as `Forest`."""
+
+    def __init__(self, graph: RadiusGraph, column_mate: np.ndarray, radius: float) -> None:
+        self.graph, self.column_mate, self.radius = graph, column_mate, radius
+        self.pairs = int(np.count_nonzero(column_mate >= 0))
+
+    def at(self, radius: float, _: np.ndarray) -> "_Matched":
+        graph = self.graph.within(max(radius, np.finfo(float).tiny))
+        found = draw_strands(graph, 0, [0], held=self.column_mate)[0]
+        return _Matched(self.graph, found, radius)
+
+    def beyond(self) -> np.ndarray:
+        return np.flatnonzero(self.graph.distances >= self.radius)
+
+    def line_up(self, edges: np.ndarray, radius: float) -> None:
+        """Nothing: its edges need no order."""
+
+
+_Any = TypeVar("_Any", Forest, _Matched)
+
+
+def _approach(forest: _Any, pairs: int, guess: "_Guess", near: int) -> tuple[_Any, _Any | None]:
+    """Closes in on so many pairs, by matchings at radii between one that is too small and one that suffices.
+
+    Args:
+      forest: with fewer pairs.
+      pairs: how many are asked for.
+      guess: where to look first.
+      near: with so few edges in between, and few pairs to go, the search ends. With 0, only when no radius is between.
+
+    Returns:
+      The last forest with fewer pairs and the first with enough; None if the whole graph has not enough.
+    """
+    distances, last = forest.graph.distances, forest.graph.radius
+    edges, reached, halve = forest.beyond(), None, False
+    radius = guess.radius(pairs)
+    if forest.pairs:
+        # Where the guess was wrong by some factor, it will be again.
+        radius *= forest.radius / max(guess.radius(forest.pairs), np.finfo(float).tiny)
+    while edges.size > near or (edges.size and pairs - forest.pairs > _FAR):
+        some = distances[edges[:: 1 + edges.size // 10_000]]
+        if reached is None:
+            # At least a few edges more, however small the guess.
+            radius = min(max(radius, float(np.quantile(some, 1 / 64, method="lower"))), last)
+        else:
+            some = some[some < reached.radius]
+            if not some.size:
+                some = distances[edges][distances[edges] < reached.radius]
+            if not some.size:
+                break
+            share = 0.5 if halve else (pairs - 0.5 - forest.pairs) / (reached.pairs - forest.pairs)
+            radius = float(np.quantile(some, share, method="lower"))
+        within = distances[edges] <= radius
+        trial = forest.at(radius, edges[within])
+        if trial.pairs >= pairs:
+            reached, left = trial, edges[within]
+        else:
+            step, gained, left = radius - max(forest.radius, 0.0), trial.pairs - forest.pairs, edges[~within]
             forest = trial
-        else:
-            high, high_pairs = radius, trial.pairs
-        if np.isinf(high):
-            radius += min((aim - trial.pairs) / max(trial.pairs - before_pairs, 1), 1.0) * (radius - before)
-        else:
-            share = (aim - forest.pairs) / (high_pairs - forest.pairs)
-            radius = forest.radius + min(max(share, 0.1), 0.6) * (high - forest.radius)
-    return forest
+            radius += min((pairs - trial.pairs) / max(gained, 1), 1.0) * step
+        halve, edges = 2 * left.size > edges.size, left
+    forest.line_up(edges, last if reached is None else reached.radius)
+    return forest, reached
 
 
 class _Guess:

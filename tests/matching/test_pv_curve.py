@@ -129,7 +129,7 @@ def _by_all_lengths(distances):
 _METRICS = ["euclidean", "cityblock", "chebyshev", 3.0, np.array([[2.0, 0.5], [0.5, 1.0]]), "precomputed", "function"]
 
 
-@pytest.mark.parametrize("small", [True, False])
+@pytest.mark.parametrize("size", ["small", "tiny", "large"])
 @settings(max_examples=50, deadline=None)
 @given(
     seed=st.integers(0, 2**32 - 1),
@@ -138,7 +138,7 @@ _METRICS = ["euclidean", "cityblock", "chebyshev", 3.0, np.array([[2.0, 0.5], [0
     metric=st.sampled_from(range(len(_METRICS))),
     data=st.data(),
 )
-def test_radii_by_a_matching_at_every_distance(small, seed, sizes, grid, metric, data):
+def test_radii_by_a_matching_at_every_distance(size, seed, sizes, grid, metric, data):
     source, target = _samples(seed, sizes, grid)
     metric = _METRICS[metric]
     if isinstance(metric, str) and metric == "precomputed":
@@ -150,9 +150,9 @@ def test_radii_by_a_matching_at_every_distance(small, seed, sizes, grid, metric,
     every = np.arange(min(sizes)) + 1
     needed = np.array(sorted(data.draw(st.sets(st.sampled_from(every.tolist()), min_size=1))))
     # Guesses from tiny parts, and graphs that are far too small at first, lead to the same radii.
-    tiny = {"_SMALL": 2, "_PARTS": (1, 2), "_FAR": 2, "_EDGES": 8, "_TRIES": 3}
+    tiny = {"_SMALL": 2, "_PARTS": (1, 2), "_FAR": 2, "_NEAR": 4, "_EDGES": 8}
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in {} if small else tiny.items():
+        for name, value in {"small": {}, "tiny": tiny, "large": {**tiny, "_BITS": 0}}[size].items():
             patch.setattr(radii_module, name, value)
         np.testing.assert_array_equal(path_lengths(space, every), expected)
         np.testing.assert_array_equal(path_lengths(space, needed), expected[needed - 1])
