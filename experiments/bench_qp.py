@@ -289,4 +289,4 @@ def run(arguments: argparse.Namespace) -> None:
         if arguments.quick:
             _growth([200, 400], 100, 1.0, 2, arguments)
         else:
-            _growth([1000, 3000, 10_000, 30_000], 2000, 1.0, 4, arguments)
+            _growth([1000, 3000, 10_000, 30_000, 100_000], 2000, 1.0, 4, arguments)

@@ -1,6 +1,6 @@
 """Benchmarks: ratios of things run side by side in one process, best of several runs.
 
-python -m experiments.benchmark qp | matching | start | sweep | devices [--json]
+python -m experiments.benchmark qp | matching | start | sweep | devices | fit [--json]
 
 The quadratic programs are timed on one core, theirs and ours alike; the others use what the machine has.
 """
@@ -14,6 +14,7 @@ from experiments.engine import on_one_core
 
 _BENCHMARKS = {
     "devices": "a grid on one device, and over a mesh of a device for each core",
+    "fit": "whole fits by default at a user's sizes: seconds, memory and accuracy, beside SVC and OT + SVC",
     "matching": "matchings beside SciPy's Dinic, the PV curve, and many draws from one graph",
     "qp": "MinCq beside cvxopt, PIQP, Clarabel and BoxOSQP, and how its time grows with the voters",
     "start": "seconds of a fresh process to its first solution and its first sweep",

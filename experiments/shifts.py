@@ -10,9 +10,19 @@ from typing import NamedTuple
 import numpy as np
 from scipy import ndimage
 
-from pvmincq_jax.datasets import DomainTask
+from pvmincq_jax.datasets import DomainTask, draw_moons
 
-__all__ = ["SHAPES", "Shift", "digits_task", "draw_shape", "first_tasks", "large_tasks", "second_tasks", "shifted_task"]
+__all__ = [
+    "SHAPES",
+    "Shift",
+    "digits_task",
+    "draw_shape",
+    "first_tasks",
+    "large_tasks",
+    "second_tasks",
+    "shifted_task",
+    "wide_task",
+]
 
 SHAPES = ("moons", "arcs", "rings", "bars", "hooks")
 _DIGITS_KEPT = 85
@@ -196,3 +206,28 @@ def large_tasks() -> list[Shift]:
         Shift("moons", (76, 78, 80, 82)[i % 4], noise=(0.04, 0.06, 0.07)[i % 3], per_class=150, seed=1800 + i)
         for i in range(24)
     ]
+
+
+def wide_task(points: int, features: int, seed: int, test_size: int = 1000) -> DomainTask:
+    """The moons in a plane of a space of any dimension, turned by 30 degrees in that plane for the target.
+
+    Noise fills all other dimensions, half as long as the moons' radius whatever their number, so that Gaussian votes
+    have as many directions as there are points.
+
+    Args:
+      points: of each domain.
+      features: at least 2.
+      seed: of plane and samples.
+      test_size: fresh target points.
+
+    Returns:
+      A `DomainTask`.
+    """
+    plane_rng, *streams = (np.random.default_rng(stream) for stream in np.random.SeedSequence(seed).spawn(4))
+    plane, _ = np.linalg.qr(plane_rng.normal(size=(features, 2)))
+    samples = []
+    for rng, size, angle in zip(streams, (points, points, test_size), (0.0, 30.0, 30.0)):
+        flat, labels = draw_moons(size // 2, rng, angle=angle)
+        samples.append((flat @ plane.T + rng.normal(0, 0.5 / np.sqrt(features), (len(flat), features)), labels))
+    (source, source_labels), (target, _), (test, test_labels) = samples
+    return DomainTask(source, source_labels, target, test, test_labels)

@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pytest
 
 pytest.importorskip("cvxopt")
@@ -46,6 +47,24 @@ def test_sweep(capsys):
     assert main["cvxopt_error"] <= 1e-6
     assert main["ratio_piqp"] == pytest.approx(main["piqp_seconds"] / main["seconds"])
     assert [row["points"] for row in rows if row["benchmark"] == "sweep_growth"] == [40]
+
+
+def test_fit(capsys):
+    pytest.importorskip("skada")
+    rows = _rows(capsys, "fit")
+    fits = [row for row in rows if "points" in row]
+    assert [(row["points"], row["method"]) for row in fits] == [
+        (points, method) for points in (60, 120) for method in ("label", "transport", "SVC", "OT + SVC")
+    ]
+    for row in fits:
+        assert row["seconds"] > 0
+        assert row["peak_mb"] >= 0
+        assert 70 <= row["accuracy"] <= 100
+    growth = [row for row in rows if row["benchmark"] == "fit_growth"]
+    for row in growth:
+        times = [fit["seconds"] for fit in fits if fit["method"] == row["method"]]
+        assert row["exponent"] == pytest.approx(np.log2(times[1] / times[0]))
+    assert len(growth) == 4
 
 
 def test_devices(capsys):

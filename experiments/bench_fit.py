@@ -1,0 +1,133 @@
+"""Whole fits at a user's sizes, as they come: seconds, peak memory and accuracy, beside what a user would take instead.
+
+Each fit has a process of its own, which finds nothing compiled. The clock starts after the imports; compiling, the
+choice of all parameters and the final vote count. Memory is the peak beyond what the process had by then. ``SVC`` is
+scikit-learn's, on the source alone, C and gamma by a grid search of five folds; ``OT + SVC`` the same on source points
+that skada's entropic optimal transport has moved.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from experiments.bench_common import PeakMemory, emit, versions
+from experiments.shifts import wide_task
+from pvmincq_jax.datasets import DomainTask
+
+__all__ = ["add_arguments", "measure", "run"]
+
+# Points a domain, and features.
+SIZES = ((600, 20), (600, 784), (3000, 5), (10_000, 10))
+_QUICK = ((60, 3), (120, 3))
+# For growth, features have to be few: a size of many more is a case of its own.
+_FEW = 20
+_SEARCHED = {"C": [0.1, 1.0, 10.0, 100.0], "gamma": [0.1, 0.5, 2.0, 8.0]}
+
+Predict = Callable[[np.ndarray], np.ndarray]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of ``benchmark fit``."""
+    parser.add_argument("--quick", action="store_true", help="60 and 120 points in place of 600 to 10 000")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--methods", nargs="+", choices=[*METHODS], default=[*METHODS], help="some of them")
+    parser.add_argument("--most-points", type=int, default=SIZES[-1][0], help="leave out larger samples")
+
+
+def _pv_mincq(form: Any) -> Callable[[DomainTask], Predict]:
+    def fit(task: DomainTask) -> Predict:
+        from pvmincq_jax.estimators import PVMinCqClassifier
+
+        return PVMinCqClassifier(form=form).fit_domains(task.source, task.source_labels, task.target).predict
+
+    return fit
+
+
+def _svc(points: np.ndarray, labels: np.ndarray) -> Predict:
+    from sklearn.model_selection import GridSearchCV
+    from sklearn.svm import SVC
+
+    # Gammas in units of one over the mean squared distance, as `gamma="scale"` has it.
+    scale = 1 / (points.shape[1] * points.var())
+    searched = {"C": _SEARCHED["C"], "gamma": [gamma * scale for gamma in _SEARCHED["gamma"]]}
+    return GridSearchCV(SVC(), searched, cv=5).fit(points, labels).predict
+
+
+def _source_only(task: DomainTask) -> Predict:
+    return _svc(task.source, task.source_labels)
+
+
+def _transported(task: DomainTask) -> Predict:
+    import skada
+
+    both, domain = np.concatenate([task.source, task.target]), np.repeat([1, -2], [len(task.source), len(task.target)])
+    moved = skada.EntropicOTMappingAdapter().fit_transform(both, sample_domain=domain)
+    return _svc(moved[: len(task.source)], task.source_labels)
+
+
+METHODS: dict[str, Callable[[DomainTask], Predict]] = {
+    "label": _pv_mincq("label"),
+    "transport": _pv_mincq("transport"),
+    "SVC": _source_only,
+    "OT + SVC": _transported,
+}
+
+
+def measure(method: str, points: int, features: int, seed: int) -> dict[str, Any]:
+    """One fit in this process.
+
+    Args:
+      method: of `METHODS`.
+      points: of each domain.
+      features: how many.
+      seed: of the task.
+
+    Returns:
+      Seconds, those of all cores together, peak memory in MB, and accuracy on fresh target points in per cent.
+    """
+    import jax
+    import skada  # noqa: F401
+
+    import pvmincq_jax.estimators  # noqa: F401
+
+    jax.config.update("jax_enable_compilation_cache", False)
+    task = wide_task(points, features, seed)
+    with PeakMemory() as memory:
+        start, began = time.perf_counter(), time.process_time()
+        predict = METHODS[method](task)
+        seconds, of_cores = time.perf_counter() - start, time.process_time() - began
+    right = np.mean(predict(task.test) == task.test_labels)
+    return {"seconds": seconds, "cpu_seconds": of_cores, "peak_mb": memory.megabytes, "accuracy": 100 * float(right)}
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Prints a row for each size and method, and how seconds grow with the points."""
+    packages = versions("jax", "jaxlib", "scikit-learn", "skada", "scipy")
+    emit({"benchmark": "fit", "seed": arguments.seed, **packages}, arguments.json)
+    sizes = [size for size in (_QUICK if arguments.quick else SIZES) if size[0] <= arguments.most_points]
+    seconds: dict[str, dict[int, float]] = {method: {} for method in arguments.methods}
+    for number, (points, features) in enumerate(sizes):
+        for method in arguments.methods:
+            print(f"size {number + 1} of {len(sizes)}: {method}", file=sys.stderr, flush=True)
+            call = f"measure({method!r}, {points}, {features}, {arguments.seed})"
+            script = f"import json; from experiments.bench_fit import measure; print(json.dumps({call}))"
+            done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+            row = {"benchmark": "fit", "points": points, "features": features, "method": method}
+            if done.returncode:
+                emit(row | {"failed": done.stderr.strip().splitlines()[-1]}, arguments.json)
+                continue
+            figures = json.loads(done.stdout.splitlines()[-1])
+            emit(row | figures, arguments.json)
+            if features <= _FEW:
+                seconds[method][points] = figures["seconds"]
+    for method, each in seconds.items():
+        if len(each) > 1:
+            exponent = np.polyfit(np.log([*each]), np.log([*each.values()]), 1)[0]
+            ends = {"from": min(each), "to": max(each)}
+            emit({"benchmark": "fit_growth", "method": method, "exponent": float(exponent), **ends}, arguments.json)
