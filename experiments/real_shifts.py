@@ -1,6 +1,6 @@
 """All real shifts in one table: penguins, changed digits in 64 pixels, wines and tumours split by a measurement.
 
-  python -m experiments.real_shifts                        eighteen tasks, ten splits each, about twelve minutes
+  python -m experiments.real_shifts                        eighteen tasks, ten splits each, ten minutes on two cores
   python -m experiments.real_shifts --quick                two splits of three tasks
   python -m experiments.real_shifts --methods PV-Transport SVM
   python -m experiments.real_shifts --study                the tasks that the rules were settled on

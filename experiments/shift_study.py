@@ -73,14 +73,21 @@ SETS: dict[str, Callable[[], Sequence[Task]]] = {
 }
 
 
-def _rule(cut: float = 6, gap: float = 1, price: float = 1, at_rest: float = 1, plain: bool = False) -> Rule:
+def _rule(
+    cut: float = 6,
+    gap: float = 1,
+    price: float = 1,
+    at_rest: float = 1,
+    reason: float = 0.8,
+    plain: bool = False,
+) -> Rule:
     """The criterion with other weights, or with the cut as it was before it was normalised."""
 
     def scores(one: pvm.TransportSweep) -> np.ndarray:
         cuts = pvm.neighbour_disagreement(one) if plain else pvm.normalised_cut(one)
         total = cut * cuts + gap * pvm.class_ratio_gap(one) ** 2 + 4 * np.maximum(pvm.moved_risk(one) - 0.1, 0)
         prices = price * np.where(one.radii == 0, at_rest, 1.0) * pvm.map_price(one)
-        return total + prices[:, None, None]
+        return np.where(pvm.at_rest(one), reason, 1.0)[:, None, None] * (total + prices[:, None, None])
 
     return scores
 
@@ -105,6 +112,7 @@ RULES: dict[str, Rule] = {
     "8 gap²": _rule(gap=8),
     "half the price": _rule(price=0.5),
     "no price at rest": _rule(at_rest=0),
+    "no reason needed to adapt": _rule(reason=1),
     "without own scales": _only(lambda one: ~_scaled(one)),
     "own scales alone": _only(_scaled),
     "without the identity": _only(lambda one: ~pvm.at_rest(one)),

@@ -82,8 +82,14 @@ from pvmincq_jax.adaptation.criteria import (
     rs_pv_cbound,
     rs_pv_risk,
 )
-from pvmincq_jax.adaptation.moved_criteria import energy_distance, map_price, moved_risk, transport_criterion
-from pvmincq_jax.adaptation.committee import at_rest, committee
+from pvmincq_jax.adaptation.moved_criteria import (
+    at_rest,
+    energy_distance,
+    map_price,
+    moved_risk,
+    transport_criterion,
+)
+from pvmincq_jax.adaptation.committee import committee
 from pvmincq_jax.adaptation.ratio import RatioScan, confusion_ratio, estimate_ratio
 from pvmincq_jax.adaptation.validate import ValidatedFit, ValidatedTransport, fit_transport_validated, fit_validated
 from pvmincq_jax.adaptation.resampling import cross_validation, reverse_validation, rs_pv_validation

@@ -6,10 +6,10 @@ import numpy as np
 
 from pvmincq_jax.adaptation.criteria import choose
 from pvmincq_jax.adaptation.model import PVMinCq, model_at
-from pvmincq_jax.adaptation.transport_sweeps import TransportSweep
+from pvmincq_jax.adaptation.moved_criteria import at_rest
 from pvmincq_jax.voting.families import GaussianVoters, StumpVoters
 
-__all__ = ["at_rest", "committee"]
+__all__ = ["committee"]
 
 # The part of the grid that votes, and at least so many.
 PART = 0.15
@@ -71,20 +71,6 @@ def committee(sweep: Any, scores: np.ndarray, part: float = PART) -> PVMinCq:
     families = [sweep.voters[r][g] for r, g in seats]
     voters, weights = _join(families, list(seats.values()))
     return head._replace(voters=voters, weights=weights)
-
-
-def at_rest(sweep: Any) -> np.ndarray:
-    """At which radii of a grid the source stays where it is: no adaptation.
-
-    Args:
-      sweep: a `pvmincq_jax.Sweep` or a `pvmincq_jax.TransportSweep`.
-
-    Returns:
-      Bool ``[r]``.
-    """
-    if not isinstance(sweep, TransportSweep):
-        return np.zeros(len(sweep.radii), bool)
-    return np.array([float(one.radius) == 0 and np.array_equal(one.moved, one.source) for one in sweep.transports])
 
 
 def _join(families: list[Any], weights: list[np.ndarray]) -> tuple[Any, np.ndarray]:

@@ -10,7 +10,7 @@ from pvmincq_jax._samples import canonical_order
 from pvmincq_jax.adaptation.criteria import class_ratio_gap, normalised_cut, where_solved
 from pvmincq_jax.adaptation.transport_sweeps import TransportSweep
 
-__all__ = ["energy_distance", "map_price", "moved_risk", "transport_criterion"]
+__all__ = ["at_rest", "energy_distance", "map_price", "moved_risk", "transport_criterion"]
 
 TransportCriterion = Callable[[TransportSweep], np.ndarray]
 
@@ -18,6 +18,8 @@ TransportCriterion = Callable[[TransportSweep], np.ndarray]
 _CUT = 6
 _RISK = 4
 _APART = 0.2
+# What the score of not adapting counts for: a map has to be a fifth better.
+_AT_REST = 0.8
 # The share of moved points that may be on the wrong side at no cost: a wide radius blurs the map, and that is no harm.
 _BLURRED = 0.1
 # The part of a class's matches that a map must have, and the part of the target's spread that moved points must keep.
@@ -112,11 +114,26 @@ def map_price(sweep: TransportSweep) -> np.ndarray:
     return np.array(prices) * (2 / sweep.classes)
 
 
+def at_rest(sweep: Any) -> np.ndarray:
+    """At which radii of a grid the source stays where it is: no adaptation.
+
+    Args:
+      sweep: a `pvmincq_jax.Sweep` or a `pvmincq_jax.TransportSweep`.
+
+    Returns:
+      Bool ``[r]``.
+    """
+    if not isinstance(sweep, TransportSweep):
+        return np.zeros(len(sweep.radii), bool)
+    return np.array([float(one.radius) == 0 and np.array_equal(one.moved, one.source) for one in sweep.transports])
+
+
 def transport_criterion(sweep: TransportSweep) -> np.ndarray:
     """The criterion of the transport form, without a source risk. Not in the paper.
 
     6 cut + gap^2 + 4 max(0, risk - 1/10) + price, with cut the `pvmincq_jax.normalised_cut`, gap the
-    `pvmincq_jax.class_ratio_gap`, risk the `moved_risk` and price the `map_price`.
+    `pvmincq_jax.class_ratio_gap`, risk the `moved_risk` and price the `map_price`; four fifths of that for the source
+    as it is (`at_rest`), so that adapting needs a reason.
 
     A vote is trusted if its boundary keeps out of dense regions of the target, if it finds the classes about as often
     as they are, if the map left them separable, and if it moved all points, or need not move them.
@@ -130,4 +147,5 @@ def transport_criterion(sweep: TransportSweep) -> np.ndarray:
       Scores ``[r, g, k]``.
     """
     cut, gap, risk = normalised_cut(sweep), class_ratio_gap(sweep), moved_risk(sweep)
-    return _CUT * cut + gap**2 + _RISK * np.maximum(risk - _BLURRED, 0) + map_price(sweep)[:, None, None]
+    total = _CUT * cut + gap**2 + _RISK * np.maximum(risk - _BLURRED, 0) + map_price(sweep)[:, None, None]
+    return np.where(at_rest(sweep), _AT_REST, 1.0)[:, None, None] * total

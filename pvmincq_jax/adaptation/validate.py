@@ -7,7 +7,7 @@ import jax
 
 from pvmincq_jax._progress import Progress
 from pvmincq_jax._types import ArrayLike, MarginUnit, RadiusUnit
-from pvmincq_jax.adaptation.committee import PART, at_rest, committee
+from pvmincq_jax.adaptation.committee import PART, committee
 from pvmincq_jax.adaptation.criteria import (
     Choice,
     Criterion,
@@ -15,7 +15,7 @@ from pvmincq_jax.adaptation.criteria import (
     label_criterion,
 )
 from pvmincq_jax.adaptation.model import PVMinCq, model_at
-from pvmincq_jax.adaptation.moved_criteria import TransportCriterion, transport_criterion
+from pvmincq_jax.adaptation.moved_criteria import TransportCriterion, at_rest, transport_criterion
 from pvmincq_jax.adaptation.ratio import Ratio, estimate_ratio
 from pvmincq_jax.adaptation.seats import MOST_VOTERS, Centers
 from pvmincq_jax.adaptation.sweeps import MARGIN_FRACTIONS, Sweep, sweep

@@ -163,6 +163,12 @@ def test_not_adapting_is_a_choice():
     found = pvm.fit_transport_validated(source, labels, target, **given)
     assert not found.adapted
     assert found.choice.radius == 0
+    assert np.flatnonzero(pvm.at_rest(found.sweep)).tolist() == [0]
+    # Adapting has to be a fifth better than that.
+    parts = 6 * pvm.normalised_cut(found.sweep) + pvm.class_ratio_gap(found.sweep) ** 2
+    parts += 4 * np.maximum(pvm.moved_risk(found.sweep) - 0.1, 0) + pvm.map_price(found.sweep)[:, None, None]
+    np.testing.assert_allclose(found.choice.scores[0], 0.8 * parts[0])
+    np.testing.assert_allclose(found.choice.scores[1:], parts[1:])
     assert np.mean(pvm.predict(found.model, target) == truth) > 0.97
     far = pvm.fit_transport_validated(source, labels, target[truth < 0] + 4.0, **given, identity=False, own_scale=False)
     assert far.adapted
