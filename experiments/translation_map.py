@@ -1,6 +1,6 @@
 """Which translation, and which moons, the paper's Table 1 may have had: maps of the fit to its figures.
 
-  python -m experiments.translation_map              both maps, about half an hour on one core
+  python -m experiments.translation_map              both maps, about fifteen minutes on one core
   python -m experiments.translation_map --maps moons
 
 The translation: at each direction and length the methods of the paper's column other than the PV ones are tuned and
@@ -42,7 +42,7 @@ USUAL: dict[str, Any] = {
     "maps": list(MAPS),
     "methods": list(COMPARED),
     "directions": [22.5 * k for k in range(8)],
-    "lengths": [1.5, 2.0, 2.5, 3.0, 3.5, 4.0],
+    "lengths": [1.5, 2.0, 2.5, 3.0, 4.0],
     "noises": [0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3],
     "gaps": [-0.4, -0.3, -0.2, -0.1, 0.0, 0.1, 0.2, 0.4],
     "closest": 5,
@@ -127,7 +127,7 @@ def _run(part: str, fields: Sequence[str], cells: list[Any], options: argparse.N
     return run_study(study, argparse.Namespace(**places)).whole()
 
 
-def _column_fit(found: dict[Any, dict], methods: Sequence[str], where: tuple[float, float], runs: int) -> np.ndarray:
+def _figures(found: dict[Any, dict], methods: Sequence[str], where: tuple[float, float], runs: int) -> np.ndarray:
     """Accuracies at a point of the map ``[methods, runs]``."""
     return np.array([[found[method, *where, run]["accuracy"] for run in range(runs)] for method in methods])
 
@@ -145,18 +145,18 @@ def map_translation(options: argparse.Namespace) -> None:
     kept = [where for where in everywhere if held[CONDITION, *where, 0]["degenerate"]]
     first = [(method, *where, 0) for method in methods for where in kept]
     found = _run("translation", fields, first, options)
-    figures = {where: _column_fit(found, methods, where, 1) for where in kept}
+    figures = {where: _figures(found, methods, where, 1) for where in kept}
     fits = {where: _distance(figures[where], methods) for where in kept}
     closest = sorted(kept, key=lambda where: fits[where])[: options.closest]
     again = [(method, *where, run) for method in methods for where in closest for run in range(options.runs)]
     found = _run("translation", fields, again, options)
     rows: dict[str, Sequence[Any]] = {"the paper": [*(COLUMN[name] for name in methods), None]}
-    settled = {where: _column_fit(found, methods, where, options.runs) for where in closest}
+    settled = {where: _figures(found, methods, where, options.runs) for where in closest}
     for where in sorted(closest, key=lambda where: _distance(settled[where], methods)):
         rows[f"{where[0]:g}°, {where[1]:g}"] = [*settled[where], _distance(settled[where], methods)]
     text = (
         f"NN-MinCq is degenerate at {len(kept)} of {len(everywhere)} translations. Accuracy in per cent at those that "
-        f"fit best, {options.runs} runs, seed {options.seed}; fit: mean absolute difference to the paper\n\n"
+        f"fit best, runs: {options.runs}, seed {options.seed}; fit: mean absolute difference to the paper\n\n"
     )
     text += as_table("direction, length", [*methods, "fit"], rows)
 

@@ -16,6 +16,7 @@ COMMANDS = (
     "penguins",
     "shared_points",
     "table1",
+    "translation_map",
     "transport_laws",
     "transport_limits",
     "transport_study",
