@@ -93,8 +93,7 @@ class MinCqClassifier(VoteClassifier):
           X: points ``[m, d]``, dense.
           y: labels ``[m]`` of two classes or more.
 
-        Returns:
-          The classifier itself.
+        Returns: the classifier itself.
         """
         device_for_each_core()
         task = self._one_domain(X, y)

@@ -223,8 +223,7 @@ class VoteClassifier(ClassifierMixin, BaseEstimator):
         Args:
           X: points ``[m, d]``.
 
-        Returns:
-          ``[m]``, or ``[m, c]`` with columns in the order of ``classes_``.
+        Returns: ``[m]``, or ``[m, c]`` with columns in the order of ``classes_``.
         """
         check_is_fitted(self)
         return decision(self.model_, validate_data(self, X, dtype=np.float64, reset=False))
@@ -237,8 +236,7 @@ class VoteClassifier(ClassifierMixin, BaseEstimator):
         Args:
           X: points ``[m, d]``.
 
-        Returns:
-          Labels ``[m]``, from ``classes_``.
+        Returns: labels ``[m]``, from ``classes_``.
         """
         votes = self.decision_function(X)
         return self.classes_[(votes > 0).astype(int) if votes.ndim == 1 else np.argmax(votes, axis=1)]
@@ -255,8 +253,7 @@ class VoteClassifier(ClassifierMixin, BaseEstimator):
         Args:
           X: points ``[m, d]``.
 
-        Returns:
-          ``[m, c]``, columns in the order of ``classes_``.
+        Returns: ``[m, c]``, columns in the order of ``classes_``.
         """
         # Weights at their bounds add up to 1 but for rounding.
         vote = np.clip(self.decision_function(X), -1.0, 1.0)

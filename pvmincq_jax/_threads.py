@@ -21,8 +21,7 @@ def device_for_each_core() -> int:
     Grids go over all CPU devices. ``OMP_NUM_THREADS`` bounds them, which joblib sets for its workers. For commands and
     estimators: functions leave JAX's configuration alone.
 
-    Returns:
-      How many devices there are.
+    Returns: how many devices there are.
     """
     asked = jax.config.jax_num_cpu_devices != -1 or "device_count" in os.environ.get("XLA_FLAGS", "")  # type: ignore[attr-defined]
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -199,8 +199,7 @@ class PVMinCqClassifier(VoteClassifier):
           y: labels ``[m]``; those of target rows are not read.
           sample_domain: 0 or above for source rows, below 0 for target rows ``[m]``; None if there is one domain.
 
-        Returns:
-          The classifier itself.
+        Returns: the classifier itself.
         """
         if sample_domain is None:
             return self._fit(self._one_domain(X, y))
@@ -226,8 +225,7 @@ class PVMinCqClassifier(VoteClassifier):
           ys: their labels ``[m_s]``.
           Xt: target points ``[m_t, d]``.
 
-        Returns:
-          The classifier itself.
+        Returns: the classifier itself.
         """
         Xs, ys = validate_data(self, Xs, ys, dtype=np.float64)
         Xt = validate_data(self, Xt, dtype=np.float64, reset=False)

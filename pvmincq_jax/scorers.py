@@ -81,8 +81,7 @@ class _DomainScorer(BaseEstimator):
           y: labels ``[m]``; those of target rows are not read.
           sample_domain: 0 or above for source rows, below 0 for target rows ``[m]``.
 
-        Returns:
-          A number, the higher the better.
+        Returns: a number, the higher the better.
         """
         return self.score(estimator, X, y, sample_domain)
 

@@ -116,13 +116,9 @@ def test_two_classes_against_each_other_are_the_binary_vote():
     numbers = np.arange(40) % 2
     points = rng.normal(size=(40, 2)) + 1.2 * numbers[:, None]
     labels = one_against_rest(numbers, 2)
-    grid = np.array([0.5, 2.0]), np.array(MARGINS), "fraction", 4, 0, True
-
-    def kernels(gamma):
-        return pvm.GaussianVoters(points, gamma)
-
-    binary = own_grid(points, labels[1], kernels, *grid)
-    both = by_class(own_grid(points, labels, kernels, *grid), labels)
+    grid = "rbf", np.array([0.5, 2.0]), np.array(MARGINS), "fraction", 4, 0
+    binary = own_grid(points, labels[1], *grid)
+    both = by_class(own_grid(points, labels, *grid), labels)
     np.testing.assert_allclose(both[1].weights, binary.weights, atol=1e-12)
     np.testing.assert_allclose(both[0].weights, -binary.weights, atol=1e-12)
     np.testing.assert_array_equal(np.sign(both[1].target_values), np.sign(binary.target_values))

@@ -40,8 +40,7 @@ def by_class(sweep: Sweep, labels: np.ndarray) -> tuple[Sweep, ...]:
       sweep: of `label_grid` or `own_grid`.
       labels: of each class against the rest ``[c, m_s]``.
 
-    Returns:
-      c of them. A point of the grid is solved if all classes are.
+    Returns: c of them. A point of the grid is solved if all classes are.
     """
     radii = len(sweep.radii) // len(labels)
     views = []
@@ -82,8 +81,7 @@ def moved_classes(
       most_voters: see `pvmincq_jax.transport_sweep`.
       seed: of the voters' places.
 
-    Returns:
-      The grid of each class.
+    Returns: the grid of each class.
     """
     seats = [moved_seats(voters, one, most_voters, seed) for one in transports]
     families = [[make_voters(voters, places, float(g)) for g in gammas] for places, _ in seats]
@@ -241,8 +239,7 @@ def fit_transport_classes(
       ratio: "source"; other class ratios are for two classes.
       part: without effect: the best point of the grid votes alone.
 
-    Returns:
-      The votes, the point chosen, and the grid of each class.
+    Returns: the votes, the point chosen, and the grid of each class.
     """
     if ratio != "source":
         raise ValueError(f"ratio must be 'source' with more than two classes; it is {ratio!r}")

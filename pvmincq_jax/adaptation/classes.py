@@ -50,8 +50,7 @@ def as_heavy(labels: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.nd
       labels: in [-1, 1], ``[..., m]``.
       weights: ``[..., m]``.
 
-    Returns:
-      Labels and weights ``[..., m]``. Where one side is empty, the other is all there is.
+    Returns: labels and weights ``[..., m]``. Where one side is empty, the other is all there is.
 
     Example:
       >>> labels, weights = as_heavy(np.array([1.0, -1.0, -1.0, 0.0]), np.array([1.0, 1.0, 1.0, 0.0]))
@@ -73,8 +72,7 @@ def ahead(values: np.ndarray) -> np.ndarray:
     Args:
       values: of the votes, in one scale ``[c, ...]``.
 
-    Returns:
-      ``[c, ...]``.
+    Returns: ``[c, ...]``.
 
     Example:
       >>> ahead(np.array([[0.5, 0.0], [0.2, -0.5], [-0.4, -0.1]]))
@@ -103,8 +101,7 @@ def lanes_ahead(
       classes: c, or 1 for the labels of two classes.
       radii: how many.
 
-    Returns:
-      ``[L, k, m]``.
+    Returns: ``[L, k, m]``.
     """
     if classes == 1:
         return values

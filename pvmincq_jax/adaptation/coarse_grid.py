@@ -81,8 +81,7 @@ def solve_coarsely(
       unit: of the margins.
       advance: told the number of lanes that were just solved.
 
-    Returns:
-      `Figures`, and the values of the votes on their own points ``[L, k, m]``.
+    Returns: `Figures`, and the values of the votes on their own points ``[L, k, m]``.
     """
 
     def one(lane: int) -> tuple[np.ndarray, ...]:
@@ -149,8 +148,7 @@ def compressed(
       labels: ``[m]`` in [-1, 1].
       weights: ``[m]``.
 
-    Returns:
-      votes ``[n + 1, n]``, labels and weights ``[n + 1]``.
+    Returns: votes ``[n + 1, n]``, labels and weights ``[n + 1]``.
     """
     shares = weights / np.sum(weights)
     triangle: Any = np.zeros((0, len(family.votes(points[:1])[0]) + 1))

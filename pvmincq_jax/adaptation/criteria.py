@@ -55,15 +55,21 @@ _GAP = 4
 
 
 def rs(sweep: Sweep) -> np.ndarray:
-    """Plain cross-validation on the source.
+    """Plain cross-validation on the source (section 3.4).
 
     R_S(B_Q) = 1/k sum_i R_{S_i}(B_Q), each fold judged by the vote learnt without it.
 
     Args:
       sweep: a `Sweep`.
 
-    Returns:
-      Scores ``[r, g, k]``; infinite where a fold, or the whole, was not solved.
+    Returns: scores ``[r, g, k]``; infinite where a fold, or the whole, was not solved.
+
+    Example:
+      >>> import pvmincq_jax as pvm
+      >>> task = pvm.datasets.moons_task("30", 0, per_class=8)
+      >>> figures = pvm.sweep(*task[:3], radii=[0.4, 0.6], margins=[0.5], gammas=[2.0], folds=2)
+      >>> rs(figures).shape
+      (2, 1, 1)
     """
     solved = np.all(sweep.fold_status == Status.SOLVED, axis=0) & (sweep.status == Status.SOLVED)
     return np.where(solved, np.mean(sweep.source_risk, axis=0), np.inf)
@@ -82,8 +88,14 @@ def rs_pv(sweep: Sweep) -> np.ndarray:
     Args:
       sweep: a `Sweep`.
 
-    Returns:
-      Scores ``[r, g, k]``.
+    Returns: scores ``[r, g, k]``.
+
+    Example:
+      >>> import pvmincq_jax as pvm
+      >>> task = pvm.datasets.moons_task("30", 0, per_class=8)
+      >>> figures = pvm.sweep(*task[:3], radii=[0.4, 0.6], margins=[0.5], gammas=[2.0], folds=2)
+      >>> bool(np.all(rs_pv(figures) == pvm.rs(figures) + figures.pv[:, None, None]))
+      True
     """
     return risk_plus_pv(rs(sweep), sweep.pv[:, None, None])
 
@@ -97,8 +109,14 @@ def rs_pv_cbound(sweep: Sweep) -> np.ndarray:
     Args:
       sweep: a `Sweep`.
 
-    Returns:
-      Scores ``[r, g, k]``.
+    Returns: scores ``[r, g, k]``.
+
+    Example:
+      >>> import pvmincq_jax as pvm
+      >>> task = pvm.datasets.moons_task("30", 0, per_class=8)
+      >>> figures = pvm.sweep(*task[:3], radii=[0.4, 0.6], margins=[0.5], gammas=[2.0], folds=2)
+      >>> bool(np.all(rs_pv_cbound(figures) == rs_pv(figures) + figures.c_bound))
+      True
     """
     return rs_pv(sweep) + np.where(sweep.status == Status.SOLVED, sweep.c_bound, np.inf)
 
@@ -109,8 +127,14 @@ def rs_pv_risk(sweep: Sweep) -> np.ndarray:
     Args:
       sweep: a `Sweep`.
 
-    Returns:
-      Scores ``[r, g, k]``.
+    Returns: scores ``[r, g, k]``.
+
+    Example:
+      >>> import pvmincq_jax as pvm
+      >>> task = pvm.datasets.moons_task("30", 0, per_class=8)
+      >>> figures = pvm.sweep(*task[:3], radii=[0.4, 0.6], margins=[0.5], gammas=[2.0], folds=2)
+      >>> bool(np.all(rs_pv_risk(figures) == rs_pv(figures) + 2 * figures.self_risk))
+      True
     """
     return rs_pv(sweep) + np.where(sweep.status == Status.SOLVED, 2 * sweep.self_risk, np.inf)
 
@@ -125,13 +149,22 @@ def neighbour_disagreement(sweep: Sweep | TransportSweep, neighbours: int | None
 
     1/m_t sum_t 1/k sum_{u in kNN(t)} [B(x_t) != B(x_u)]: large if the vote's boundary runs through dense regions.
 
+    Not in the paper.
+
     Args:
       sweep: a `Sweep` or a `TransportSweep`.
       neighbours: k. When None, the mean of two scales: 16 points, and an eighth of the sample (if that is fewer, only
         these). The first sees a boundary inside a class, the second one that crosses it at its thinnest place.
 
-    Returns:
-      Shares ``[r, g, k]``; infinite where nothing was solved.
+    Returns: shares ``[r, g, k]``; infinite where nothing was solved.
+
+    Example:
+      >>> import pvmincq_jax as pvm
+      >>> task = pvm.datasets.moons_task("30", 0, per_class=8)
+      >>> figures = pvm.sweep(*task[:3], radii=[0.4, 0.6], margins=[0.5], gammas=[2.0], folds=2)
+      >>> shares = neighbour_disagreement(figures, neighbours=2)
+      >>> bool(np.all((0 <= shares) & (shares <= 1)))
+      True
     """
     if neighbours is None:
         wide = max(1, len(sweep.target) // _WIDE)
@@ -161,8 +194,7 @@ def normalised_cut(sweep: Sweep | TransportSweep) -> np.ndarray:
     Args:
       sweep: a `Sweep` or a `TransportSweep`.
 
-    Returns:
-      ``[r, g, k]``; 1 where the vote calls all points one class, infinite where nothing was solved.
+    Returns: ``[r, g, k]``; 1 where the vote calls all points one class, infinite where nothing was solved.
     """
     positive = np.mean(sweep.target_values > 0, axis=-1)
     both, rarer = (positive > 0) & (positive < 1), np.minimum(positive, 1 - positive)
@@ -182,11 +214,20 @@ def class_ratio_gap(sweep: Sweep | TransportSweep) -> np.ndarray:
     |P_T(B(x) = +1) - pi|, with pi the ratio that the sweep was made for, or the share of +1 in the whole source: the
     classes are then taken to be as frequent in both domains.
 
+    Not in the paper.
+
     Args:
       sweep: a `Sweep` or a `TransportSweep`.
 
-    Returns:
-      Shares ``[r, g, k]``; infinite where nothing was solved.
+    Returns: shares ``[r, g, k]``; infinite where nothing was solved.
+
+    Example:
+      >>> import pvmincq_jax as pvm
+      >>> task = pvm.datasets.moons_task("30", 0, per_class=8)
+      >>> figures = pvm.sweep(*task[:3], radii=[0.4, 0.6], margins=[0.5], gammas=[2.0], folds=2)
+      >>> shares = class_ratio_gap(figures)
+      >>> bool(np.all((0 <= shares) & (shares <= 1)))
+      True
     """
     given = sweep.ratio if isinstance(sweep, TransportSweep) else None
     expected = np.mean(sweep.source_labels > 0) if given is None else given
@@ -207,8 +248,14 @@ def label_criterion(sweep: Sweep) -> np.ndarray:
     Args:
       sweep: a `Sweep`.
 
-    Returns:
-      Scores ``[r, g, k]``.
+    Returns: scores ``[r, g, k]``.
+
+    Example:
+      >>> import pvmincq_jax as pvm
+      >>> task = pvm.datasets.moons_task("30", 0, per_class=8)
+      >>> figures = pvm.sweep(*task[:3], radii=[0.4, 0.6], margins=[0.5], gammas=[2.0], folds=2)
+      >>> bool(np.all(label_criterion(figures) >= rs_pv_cbound(figures)))
+      True
     """
     return rs_pv_cbound(sweep) + _CUT * neighbour_disagreement(sweep) + _GAP * class_ratio_gap(sweep) ** 2
 
@@ -249,12 +296,21 @@ def choose(sweep: Sweep | TransportSweep, scores: np.ndarray) -> Choice:
     The smallest radius moves labels the shortest way; the smallest gamma is the smoothest vote, and the largest margin
     the one closest to equal weights.
 
+    Section 3.4.
+
     Args:
       sweep: a `Sweep` or a `TransportSweep`.
       scores: one per point of the grid ``[r, g, k]``; infinite or NaN for points that cannot be chosen.
 
-    Returns:
-      A `Choice`.
+    Returns: a `Choice`.
+
+    Example:
+      >>> import pvmincq_jax as pvm
+      >>> task = pvm.datasets.moons_task("30", 0, per_class=8)
+      >>> figures = pvm.sweep(*task[:3], radii=[0.4, 0.6], margins=[0.5], gammas=[2.0], folds=2)
+      >>> choice = choose(figures, rs_pv(figures))
+      >>> bool(choice.score == rs_pv(figures).min()), choice.margin
+      (True, 0.5)
     """
     scores = np.asarray(scores, float)
     if scores.shape != sweep.status.shape:

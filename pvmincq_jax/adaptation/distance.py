@@ -51,14 +51,13 @@ class LinearMap(NamedTuple):
 
 
 def apply_map(linear_map: LinearMap, x: ArrayLike) -> Array:
-    """Maps points; Euclidean distances of the images are the learned ones.
+    """Maps points; Euclidean distances of the images are the learned ones (section 5).
 
     Args:
       linear_map: a `LinearMap` of d features.
       x: ``[m, d]``.
 
-    Returns:
-      ``[m, k]``.
+    Returns: ``[m, k]``.
 
     Example:
       >>> print(apply_map(LinearMap(np.array([[2.0, 0.0]])), np.array([[1.0, 5.0], [3.0, 7.0]])))
@@ -72,7 +71,7 @@ def apply_map(linear_map: LinearMap, x: ArrayLike) -> Array:
 
 
 def own_c_bound(x: ArrayLike, labels: ArrayLike, gamma: ArrayLike) -> Array:
-    """The C-bound of a labelled sample's own vote, each point judged by the others.
+    """The C-bound of a labelled sample's own vote, each point judged by the others (section 5).
 
     1 - (E y M(x))^2 / E M(x)^2, with M(x_i) = 1/m sum_{j != i} y_j exp(-gamma |x_i - x_j|^2): small if close points
     have equal labels, and near 1 for labels that the points say nothing of.
@@ -82,8 +81,7 @@ def own_c_bound(x: ArrayLike, labels: ArrayLike, gamma: ArrayLike) -> Array:
       labels: ``[m]`` in {-1, +1}.
       gamma: above 0.
 
-    Returns:
-      A scalar, differentiable in x and gamma.
+    Returns: a scalar, differentiable in x and gamma.
 
     Example:
       >>> x = np.array([[0.0], [0.1], [1.0], [1.1]])
@@ -201,7 +199,7 @@ def learn_map(
     steps: int = 200,
     learning_rate: float = 0.05,
 ) -> LearnedMap:
-    """Learns a distance for the adaptation from source to target, by Adam on the objective of this module.
+    """Learns a distance for the adaptation from source to target, by Adam on the objective of this module (section 5).
 
     Lengths have a unit: the root mean squared distance between two points of one domain is 1 under every map, the
     learned one and those on the way. Without a fixed scale, the PV would fall by shrinking everything. Features enter
@@ -225,8 +223,7 @@ def learn_map(
       steps: of Adam.
       learning_rate: of the first step; it falls to 0 as a cosine.
 
-    Returns:
-      A `LearnedMap`.
+    Returns: a `LearnedMap`.
 
     Example:
       >>> rng = np.random.default_rng(0)

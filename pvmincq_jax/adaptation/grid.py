@@ -116,8 +116,7 @@ def factor_tolerance(votes: np.ndarray, lanes: Lanes, margins: np.ndarray) -> fl
       lanes: of these points and voters.
       margins: mu, absolute ``[L, k]``.
 
-    Returns:
-      The t that bounds this change by 5e-8; not below the rounding of the votes, and not above 1e-3.
+    Returns: the t that bounds this change by 5e-8; not below the rounding of the votes, and not above 1e-3.
     """
     share = np.max(_shares(lanes.weights), axis=1)
     reach = np.min(margins, axis=1) / np.sqrt(share / np.sum(lanes.mask, axis=1))
@@ -260,8 +259,7 @@ def solve_grid(
       mesh: lanes are split over its first axis; None for all CPU devices of this process, see `local_mesh`.
       advance: told the number of lanes that were just solved.
 
-    Returns:
-      `Figures`, in the votes' precision.
+    Returns: `Figures`, in the votes' precision.
     """
     mesh = local_mesh() if mesh is None else mesh
     own = callable(votes)

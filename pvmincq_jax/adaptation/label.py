@@ -60,8 +60,7 @@ def pv_mincq(
       margin_unit: how to read ``margin``: "fraction" or "absolute".
       metric: of the matching, see `pvmincq_jax.match`.
 
-    Returns:
-      A `PVMinCq`, for `pvmincq_jax.decision` and `pvmincq_jax.predict`.
+    Returns: a `PVMinCq`, for `pvmincq_jax.decision` and `pvmincq_jax.predict`.
 
     Example:
       >>> from pvmincq_jax import predict

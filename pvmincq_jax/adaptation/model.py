@@ -113,8 +113,7 @@ def learn_vote(
       margin: to solve at.
       unit: of the margin.
 
-    Returns:
-      A `PVMinCq`.
+    Returns: a `PVMinCq`.
     """
     margins = check_margins([margin], unit, "margin")
     figures = solve_grid(votes, Lanes(found.labels[None], found.weights[None], mask[None]), margins, unit=unit)
@@ -153,14 +152,23 @@ def learn_at(
 def model_at(sweep: Any, index: tuple[int, int, int], *, exact: bool = True, even: bool = False) -> PVMinCq:
     """The vote at one point of a grid. Nothing is solved again, unless the grid was solved to less than 1e-7.
 
+    Not in the paper.
+
     Args:
       sweep: a `pvmincq_jax.Sweep` or a `pvmincq_jax.TransportSweep`.
       index: into the grid, (radius, gamma, margin), such as `pvmincq_jax.Choice.grid_index`.
       exact: False for the vote as it is in the grid, whatever ``sweep.accuracy``.
       even: whether the grid learnt with both classes equally heavy, as each of several classes does against the rest.
 
-    Returns:
-      A `PVMinCq`.
+    Returns: a `PVMinCq`.
+
+    Example:
+      >>> import pvmincq_jax as pvm
+      >>> task = pvm.datasets.moons_task("30", 0, per_class=8)
+      >>> figures = pvm.sweep(*task[:3], radii=[0.4, 0.6], margins=[0.5], gammas=[2.0], folds=2)
+      >>> model = model_at(figures, (1, 0, 0))
+      >>> float(model.radius), float(model.margin) < float(model.mu_max)
+      (0.6, True)
     """
     r, g, k = index
     status = Status(int(sweep.status[r, g, k]))
@@ -180,14 +188,20 @@ def model_at(sweep: Any, index: tuple[int, int, int], *, exact: bool = True, eve
 
 
 def values_at(sweep: Any, x: Any) -> np.ndarray:
-    """The votes of a whole grid at new points. Nothing is solved again.
+    """The votes of a whole grid at new points. Nothing is solved again (not in the paper).
 
     Args:
       sweep: a `pvmincq_jax.Sweep` or a `pvmincq_jax.TransportSweep`.
       x: ``[m, d]``.
 
-    Returns:
-      ``[r, g, k, m]``; NaN where nothing was solved.
+    Returns: ``[r, g, k, m]``; NaN where nothing was solved.
+
+    Example:
+      >>> import pvmincq_jax as pvm
+      >>> task = pvm.datasets.moons_task("30", 0, per_class=8)
+      >>> figures = pvm.sweep(*task[:3], radii=[0.4, 0.6], margins=[0.5], gammas=[2.0], folds=2)
+      >>> values_at(figures, task.test[:5]).shape
+      (2, 1, 1, 5)
     """
     rows = []
     for families, weights in zip(sweep.voters, sweep.weights):
@@ -196,7 +210,7 @@ def values_at(sweep: Any, x: Any) -> np.ndarray:
 
 
 def decision(model: Any, x: Any) -> Any:
-    """The expected vote at new points; its sign is the prediction, its size the confidence.
+    """The expected vote at new points; its sign is the prediction, its size the confidence (the output of Algorithm 1).
 
     sum_j w_j h_j(x).
 
@@ -207,8 +221,7 @@ def decision(model: Any, x: Any) -> Any:
       model: a `PVMinCq`, or anything with ``voters`` and ``weights``.
       x: ``[m, d]``, or what else the voters take: a list of views, or the outputs of given classifiers.
 
-    Returns:
-      ``[m]``, or ``[m, c]`` for weights ``[c, n]``; differentiable in x and in the model.
+    Returns: ``[m]``, or ``[m, c]`` for weights ``[c, n]``; differentiable in x and in the model.
 
     Example:
       >>> from types import SimpleNamespace
@@ -248,12 +261,19 @@ def predict(model: Any, x: Any) -> Any:
 
     Of more than two classes, the number of the class with the largest vote, the first of them where it is shared.
 
+    Definition 1.
+
     Args:
       model: see `decision`.
       x: see `decision`.
 
-    Returns:
-      ``[m]``.
+    Returns: ``[m]``.
+
+    Example:
+      >>> from types import SimpleNamespace
+      >>> vote = SimpleNamespace(voters=GaussianVoters(np.array([[0.0], [1.0]]), 1.0), weights=np.array([0.5, -0.5]))
+      >>> predict(vote, np.array([[0.2], [0.5], [0.8]]))
+      array([ 1.,  0., -1.])
     """
     values = decision(model, x)
     if np.ndim(values) == 2:
@@ -291,13 +311,26 @@ def _family(prefix: str, stored: Any) -> Any:
 
 
 def save_model(model: PVMinCq, path: str | os.PathLike) -> None:
-    """Writes a model to an ``.npz`` file, as plain arrays.
+    """Writes a model to an ``.npz`` file, as plain arrays (not in the paper).
 
     Voters that are functions are not written: whoever loads the model passes them again.
 
     Args:
       model: a `PVMinCq`.
       path: where to; the name is taken as it is.
+
+    Returns: nothing.
+
+    Example:
+      >>> import os, tempfile
+      >>> import pvmincq_jax as pvm
+      >>> source = np.array([[0.0], [0.2], [1.0], [1.2]])
+      >>> model = pvm.pv_mincq(source, np.array([1, 1, -1, -1]), source + 0.1, radius=0.15, margin=0.5, gamma=5.0)
+      >>> with tempfile.TemporaryDirectory() as folder:
+      ...     save_model(model, os.path.join(folder, "vote.npz"))
+      ...     again = load_model(os.path.join(folder, "vote.npz"))
+      >>> np.array_equal(again.weights, model.weights)
+      True
     """
     arrays: dict[str, Any] = {}
     for name, value in model._asdict().items():
@@ -308,14 +341,23 @@ def save_model(model: PVMinCq, path: str | os.PathLike) -> None:
 
 
 def load_model(path: str | os.PathLike, *, voters: Any = None) -> PVMinCq:
-    """Reads a model that `save_model` wrote; nothing in the file is executed.
+    """Reads a model that `save_model` wrote; nothing in the file is executed (not in the paper).
 
     Args:
       path: where from.
       voters: in place of those in the file; needed where the voters are functions.
 
-    Returns:
-      The same `PVMinCq`, to the bit.
+    Returns: the same `PVMinCq`, to the bit.
+
+    Example:
+      >>> import os, tempfile
+      >>> import pvmincq_jax as pvm
+      >>> source = np.array([[0.0], [0.2], [1.0], [1.2]])
+      >>> model = pvm.pv_mincq(source, np.array([1, 1, -1, -1]), source + 0.1, radius=0.15, margin=0.5, gamma=5.0)
+      >>> with tempfile.TemporaryDirectory() as folder:
+      ...     save_model(model, os.path.join(folder, "vote.npz"))
+      ...     load_model(os.path.join(folder, "vote.npz")).voters.gamma
+      array(5.)
     """
     if not zipfile.is_zipfile(path) and os.path.exists(path):
         raise ValueError(f"path {os.fspath(path)} is not a saved PVMinCq: it is no npz archive")

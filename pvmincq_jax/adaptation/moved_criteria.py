@@ -30,13 +30,19 @@ _FEW = 500
 
 
 def moved_risk(sweep: TransportSweep) -> np.ndarray:
-    """The risk of the vote on the moved points that it was learnt from, with their true labels.
+    """The risk of the vote on the moved points that it was learnt from, with their true labels (not in the paper).
 
     Args:
       sweep: a `TransportSweep`.
 
-    Returns:
-      Shares ``[r, g, k]``; infinite where nothing was solved.
+    Returns: shares ``[r, g, k]``; infinite where nothing was solved.
+
+    Example:
+      >>> import pvmincq_jax as pvm
+      >>> task = pvm.datasets.moons_task("30", 0, per_class=8)
+      >>> figures = pvm.transport_sweep(*task[:3], radii=[0.4, 0.6], margins=[0.5], gammas=[2.0])
+      >>> moved_risk(figures).shape
+      (2, 1, 1)
     """
     wrong = ~(sweep.moved_values * sweep.source_labels > 0)
     shares = np.stack([np.asarray(one.weights) / np.sum(one.weights) for one in sweep.transports])
@@ -65,8 +71,7 @@ def energy_distance(x: Any, y: Any, weights: Any = None) -> float:
       y: ``[n, d]``.
       weights: of the first sample ``[m]``; None for equal ones.
 
-    Returns:
-      A number; 0 where the second sample is one point.
+    Returns: a number; 0 where the second sample is one point.
 
     Example:
       >>> energy_distance([[0.0], [1.0]], [[0.0], [1.0]]), energy_distance([[5.0], [6.0]], [[0.0], [1.0]])
@@ -90,8 +95,7 @@ def map_price(sweep: TransportSweep) -> np.ndarray:
     Args:
       sweep: a `TransportSweep`.
 
-    Returns:
-      ``[r]``.
+    Returns: ``[r]``.
     """
     matched = np.asarray(sweep.radii) > 0
     least = 0.0 if np.all(matched) else float(np.min(sweep.pv, where=matched, initial=1.0))
@@ -103,15 +107,15 @@ def map_price(sweep: TransportSweep) -> np.ndarray:
     prices = []
     for row, (one, there) in enumerate(zip(sweep.transports, matched)):
         if not there:
-            prices.append(_APART * energy_distance(one.moved, sweep.target, one.weights))
+            # As PV, it is to count once in the halved sum over several classes.
+            prices.append(_APART * 2 / sweep.classes * energy_distance(one.moved, sweep.target, one.weights))
         elif whole[row] and _mean_distance(one.moved, one.moved, one.weights, one.weights) >= _COLLAPSED * size:
             prices.append(float(sweep.pv[row]) - least)
         else:
             prices.append(np.inf)
     if not np.any(np.isfinite(prices)):
-        prices = list(np.asarray(sweep.pv) - least)
-    # The criterion of several classes adds up those of each, halved: the price is to count once.
-    return np.array(prices) * (2 / sweep.classes)
+        return np.asarray(sweep.pv) - least
+    return np.array(prices)
 
 
 def at_rest(sweep: Any) -> np.ndarray:
@@ -120,8 +124,7 @@ def at_rest(sweep: Any) -> np.ndarray:
     Args:
       sweep: a `pvmincq_jax.Sweep` or a `pvmincq_jax.TransportSweep`.
 
-    Returns:
-      Bool ``[r]``.
+    Returns: bool ``[r]``.
     """
     if not isinstance(sweep, TransportSweep):
         return np.zeros(len(sweep.radii), bool)
@@ -143,8 +146,14 @@ def transport_criterion(sweep: TransportSweep) -> np.ndarray:
     Args:
       sweep: a `TransportSweep`.
 
-    Returns:
-      Scores ``[r, g, k]``.
+    Returns: scores ``[r, g, k]``.
+
+    Example:
+      >>> import pvmincq_jax as pvm
+      >>> task = pvm.datasets.moons_task("30", 0, per_class=8)
+      >>> figures = pvm.transport_sweep(*task[:3], radii=[0.4, 0.6], margins=[0.5], gammas=[2.0])
+      >>> transport_criterion(figures).shape
+      (2, 1, 1)
     """
     cut, gap, risk = normalised_cut(sweep), class_ratio_gap(sweep), moved_risk(sweep)
     total = _CUT * cut + gap**2 + _RISK * np.maximum(risk - _BLURRED, 0) + map_price(sweep)[:, None, None]

@@ -42,8 +42,7 @@ def own_scale(source: ArrayLike, target: ArrayLike, rows: ArrayLike | None = Non
       target: ``[m_t, d]``.
       rows: of the source, that its mean and deviation are taken from; None for all.
 
-    Returns:
-      ``[m_s, d]``. A feature that is constant in the source is moved, and not scaled.
+    Returns: ``[m_s, d]``. A feature that is constant in the source is moved, and not scaled.
 
     Example:
       >>> own_scale(np.array([[0.0], [2.0]]), np.array([[10.0], [16.0]]))
@@ -116,8 +115,7 @@ def plan_moves(
       seed: of matchings and repeated rows.
       metric: of the matching.
 
-    Returns:
-      At least one.
+    Returns: at least one.
     """
     usual = radii is None and not isinstance(metric, Precomputed)
     identity = radii is None if identity is None else identity

@@ -42,8 +42,7 @@ def own_grid(
       most_voters: see `pvmincq_jax.pv_mincq`.
       stumps: thresholds per feature, for "stumps".
 
-    Returns:
-      A `Sweep` with one radius, 0; or that radius once for each class.
+    Returns: a `Sweep` with one radius, 0; or that radius once for each class.
     """
     learning = everybody_and_folds(points, class_numbers(labels), folds, seed)
     seats = seat_voters(voters, points, points, "source", most_voters, seed)

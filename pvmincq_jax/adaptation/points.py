@@ -55,8 +55,7 @@ def match_frequency(pairs: ExpectedMatching, size: int) -> np.ndarray:
       pairs: p, of `pvmincq_jax.draw_matchings` or of a model.
       size: m_s.
 
-    Returns:
-      ``[m_s]`` in [0, 1].
+    Returns: ``[m_s]`` in [0, 1].
 
     Example:
       >>> match_frequency(ExpectedMatching(np.array([0, 0]), np.array([0, 1]), np.array([0.25, 0.5])), 2)
@@ -85,6 +84,8 @@ def shared_points(
     No label is looked at. With the samples exchanged, it ranks the target points: the last of them are those that the
     source says nothing about.
 
+    Section 5.
+
     Args:
       source: ``[m_s, d]``.
       target: ``[m_t, d]``.
@@ -95,8 +96,7 @@ def shared_points(
       seed: of the matchings.
       metric: see `pvmincq_jax.match`.
 
-    Returns:
-      `SharedPoints`. Permuting the rows of either sample permutes the result and changes nothing else.
+    Returns: `SharedPoints`. Permuting the rows of either sample permutes the result and changes nothing else.
 
     Example:
       >>> source, target = np.array([[0.0], [0.1], [5.0], [1.0]]), np.array([[0.05], [1.2]])
@@ -129,7 +129,7 @@ def shared_points(
 
 
 def even_rows(points: ArrayLike, size: int, *, seed: int = 0, labels: ArrayLike | None = None) -> np.ndarray:
-    """Rows that repeat a sample until it has a given size: every point equally often, or once more.
+    """Rows that repeat a sample until it has a given size: every point equally often, or once more (not in the paper).
 
     With ``target[even_rows(target, len(source))]`` in place of a smaller target, a matching may pair each target point
     as many times as it is repeated, PV can reach 0, and a perfect matching uses the whole source. Which points are
@@ -141,8 +141,7 @@ def even_rows(points: ArrayLike, size: int, *, seed: int = 0, labels: ArrayLike 
       seed: of the draw.
       labels: ``[m]``, to tell coinciding points apart, or None.
 
-    Returns:
-      Row numbers ``[max(m, size)]``. Permuting the rows of the sample does not change which points are repeated.
+    Returns: row numbers ``[max(m, size)]``. Permuting the rows of the sample does not change which points are repeated.
 
     Example:
       >>> even_rows(np.array([[3.0], [5.0]]), 4)

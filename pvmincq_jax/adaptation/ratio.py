@@ -67,8 +67,7 @@ def estimate_ratio(
       margin: as a fraction of mu_max.
       **options: of `pvmincq_jax.transport_sweep`.
 
-    Returns:
-      A `RatioScan`. Of equal scores the ratio nearest to that of the source wins.
+    Returns: a `RatioScan`. Of equal scores the ratio nearest to that of the source wins.
     """
     own = float(np.mean(np.asarray(source_labels) > 0))
     tried = np.unique([*ratios, own])
@@ -92,8 +91,7 @@ def confusion_ratio(labels: ArrayLike, held_out: ArrayLike, predicted: ArrayLike
       held_out: what votes that have not seen them say of them ``[m]``, by the sign.
       predicted: what the vote says of the target points ``[m_t]``, by the sign.
 
-    Returns:
-      pi, the share of +1, in [0, 1]; NaN if the vote tells nothing of the classes.
+    Returns: pi, the share of +1, in [0, 1]; NaN if the vote tells nothing of the classes.
 
     Example:
       >>> confusion_ratio([1, 1, 1, 1, -1, -1], [1, 1, 1, -1, -1, -1], [1, 1, 1, -1])

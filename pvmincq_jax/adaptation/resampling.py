@@ -63,7 +63,7 @@ def cross_validation(
     *,
     fit_grid: FitGrid | None = None,
 ) -> np.ndarray:
-    """Plain cross-validation on the source: mean error on the fold that was left out.
+    """Plain cross-validation on the source: mean error on the fold that was left out (section 4).
 
     Args:
       fit: ``(source, source_labels, target, params, seed) -> model``.
@@ -76,8 +76,13 @@ def cross_validation(
       seed: of the folds, and handed to ``fit``.
       fit_grid: fits a whole grid at once, where a method can.
 
-    Returns:
-      Errors ``[len(grid)]``, the lower the better.
+    Returns: errors ``[len(grid)]``, the lower the better.
+
+    Example:
+      >>> from pvmincq_jax.baselines import svm
+      >>> source, labels = np.arange(8.0)[:, None], np.repeat([-1, 1], 4)
+      >>> cross_validation(svm.fit, svm.decision, source, labels, source, svm.GRID[19:21], 2, 0).shape
+      (2,)
     """
     sample = prepare(source, source_labels, target)
     check_folds(folds, *_class_sizes(sample.labels))
@@ -113,6 +118,8 @@ def reverse_validation(
     A model that gives the whole target one label has the constant of that label as its reverse. A target point with
     value 0 counts as +1.
 
+    Section 3.4.
+
     Args:
       fit: ``(source, source_labels, target, params, seed) -> model``.
       decision: ``(model, x) -> [m]``.
@@ -124,8 +131,13 @@ def reverse_validation(
       seed: of the folds, and handed to ``fit``.
       fit_grid: fits a whole grid at once, where a method can.
 
-    Returns:
-      Errors ``[len(grid)]``, the lower the better.
+    Returns: errors ``[len(grid)]``, the lower the better.
+
+    Example:
+      >>> from pvmincq_jax.baselines import svm
+      >>> source, labels = np.arange(8.0)[:, None], np.repeat([-1, 1], 4)
+      >>> reverse_validation(svm.fit, svm.decision, source, labels, source + 0.1, svm.GRID[19:21], 2, 0).shape
+      (2,)
     """
     sample = prepare(source, source_labels, target)
     check_folds(folds, *_class_sizes(sample.labels), sample.target.shape[0])
@@ -174,8 +186,13 @@ def rs_pv_validation(
       seed: of the folds, and handed to ``fit``.
       fit_grid: fits a whole grid at once, where a method can.
 
-    Returns:
-      Scores ``[len(grid)]``, the lower the better; the PV in them is that of the whole samples.
+    Returns: scores ``[len(grid)]``, the lower the better; the PV in them is that of the whole samples.
+
+    Example:
+      >>> from pvmincq_jax.baselines import pv_svm
+      >>> source, labels = np.arange(8.0)[:, None], np.repeat([-1, 1], 4)
+      >>> rs_pv_validation(pv_svm.fit, pv_svm.decision, source, labels, source + 0.1, pv_svm.GRID[7:9], 2, 0).shape
+      (2,)
     """
     risks = cross_validation(fit, decision, source, source_labels, target, grid, folds, seed, fit_grid=fit_grid)
     sample = prepare(source, source_labels, target)
@@ -193,8 +210,7 @@ def first_best(scores: ArrayLike) -> int:
     Args:
       scores: ``[g]``.
 
-    Returns:
-      An index.
+    Returns: an index.
 
     Example:
       >>> first_best(np.array([0.3, 0.1 + 1e-16, 0.1]))

@@ -67,8 +67,7 @@ def seat_voters(
       most: voters at most.
       seed: of the draws.
 
-    Returns:
-      `Seats`.
+    Returns: `Seats`.
     """
     if centers not in ("target", "source", "both"):
         raise ValueError(f"centers must be 'target', 'source' or 'both'; it is {centers!r}")

@@ -159,8 +159,7 @@ def learn_grid(
       mesh: see `solve_grid`.
       advance: told the number of lanes that were just solved.
 
-    Returns:
-      A `Sweep`.
+    Returns: a `Sweep`.
     """
     folds, radii = len(task.learning), len(task.radii)
     flat = [one for row in task.found for one in row]
@@ -175,16 +174,18 @@ def learn_grid(
         exact = mesh is not None or not is_large(len(task.target), lambda: families[-1].votes(learn_at))
     results = []
     for family in families:
-        blocks = VoteBlocks(family, learn_at)
         if exact:
-            figures = solve_grid(family.votes(learn_at), lanes, margins, unit=unit, mesh=mesh, advance=advance)
-            values = blocks.values(figures.weights)
+            votes = family.votes(learn_at)
+            figures = solve_grid(votes, lanes, margins, unit=unit, mesh=mesh, advance=advance)
+            values = figures.weights @ votes.T
         else:
+            blocks = VoteBlocks(family, learn_at)
             figures, values = solve_coarsely(lambda lane, own=blocks: own, lanes, margins, unit=unit, advance=advance)  # type: ignore[misc]
         values = lanes_ahead(values, figures.mu_max, margins, unit, classes, radii // classes)
         risk = lane_risks(values, labels, weights)
         if folds > 1:
-            judged = VoteBlocks(family, judge_at).values(figures.weights[radii:])
+            own = figures.weights[radii:]
+            judged = own @ family.votes(judge_at).T if exact else VoteBlocks(family, judge_at).values(own)
             judged = lanes_ahead(judged, figures.mu_max[radii:], margins, unit, classes, radii // classes)
             fold_risk = lane_risks(judged, truth, held_out[radii:])
         else:
@@ -288,6 +289,13 @@ def sweep(
     Returns:
       A `Sweep`. Points of the grid that are infeasible or without pairs are marked by their status; it is an error if
       that is all of them.
+
+    Example:
+      >>> import pvmincq_jax as pvm
+      >>> task = pvm.datasets.moons_task("30", 0, per_class=8)
+      >>> figures = pvm.sweep(*task[:3], radii=[0.4, 0.6], margins=[0.5], gammas=[2.0], folds=2)
+      >>> figures.status.shape, figures.source_risk.shape
+      ((2, 1, 1), (2, 2, 1, 1))
     """
     check_task(source, source_labels, target)
     dtype = common_dtype(source, target)

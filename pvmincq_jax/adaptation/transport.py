@@ -57,7 +57,7 @@ class Transport(NamedTuple):
 
 
 def barycentres(source: ArrayLike, target: ArrayLike, pairs: ExpectedMatching, pv: float, radius: float) -> Transport:
-    """Moves source points by pair weights that are already there, from any matching or scaling.
+    """Moves source points by pair weights that are already there, from any matching or scaling (not in the paper).
 
     z_s = sum_t p_st x_t / P_s with P_s = sum_t p_st.
 
@@ -70,8 +70,7 @@ def barycentres(source: ArrayLike, target: ArrayLike, pairs: ExpectedMatching, p
       pv: to be kept with the result.
       radius: to be kept with the result.
 
-    Returns:
-      A `Transport`.
+    Returns: a `Transport`.
 
     Example:
       >>> pairs = ExpectedMatching(np.array([0, 0]), np.array([0, 1]), np.array([0.25, 0.75]))
@@ -93,8 +92,7 @@ def stay(source: ArrayLike, moved: ArrayLike | None = None, weights: ArrayLike |
       moved: where to, ``[m_s, d]``; None to stay.
       weights: of the points ``[m_s]``; None for 1 each.
 
-    Returns:
-      A `Transport` without pairs.
+    Returns: a `Transport` without pairs.
     """
     source = np.asarray(source)
     nobody = np.zeros(0, int)
@@ -127,6 +125,8 @@ def pv_transport(
     A moved point is a mean of points within the radius of the original, hence within it too, if the distance is a norm.
     Permuting the rows of either sample permutes the result and changes nothing else, up to rounding.
 
+    Not in the paper.
+
     Args:
       source: ``[m_s, d]``.
       target: ``[m_t, d]``.
@@ -137,8 +137,7 @@ def pv_transport(
       metric: see `pvmincq_jax.match`.
       source_labels: ``[m_s]``, only to tell source points apart that coincide, so that the order of their rows cannot.
 
-    Returns:
-      A `Transport`. It is an error if no pair is within the radius.
+    Returns: a `Transport`. It is an error if no pair is within the radius.
 
     Example:
       >>> transport = pv_transport(np.array([[0.0], [9.0]]), np.array([[9.5], [1.0]]), 2.0)
@@ -160,7 +159,7 @@ def pv_transport(
 
 
 def move(transport: Transport, x: ArrayLike, *, neighbours: int = 5) -> Array:
-    """Moves new points of the source domain along with their nearest source points.
+    """Moves new points of the source domain along with their nearest source points (not in the paper).
 
     T(x) = x + sum_i a_i(x) (z_i - x_i),  a_i(x) ~ P_i / |x - x_i|^2, over the nearest matched source points.
 
@@ -171,8 +170,7 @@ def move(transport: Transport, x: ArrayLike, *, neighbours: int = 5) -> Array:
       x: ``[m, d]``.
       neighbours: how many source points move a new one, at least 1; 1 takes over the displacement of the nearest.
 
-    Returns:
-      ``[m, d]``, differentiable in x wherever the nearest source points do not change.
+    Returns: ``[m, d]``, differentiable in x wherever the nearest source points do not change.
 
     Example:
       >>> transport = pv_transport(np.array([[0.0], [9.0]]), np.array([[9.5], [1.0]]), 2.0)

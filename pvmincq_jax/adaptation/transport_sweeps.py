@@ -107,7 +107,7 @@ def pv_transport_mincq(
     margin_unit: MarginUnit = "fraction",
     metric: Metric = "euclidean",
 ) -> PVMinCq:
-    """Learns a majority vote for the target domain on the moved, truly labelled source points.
+    """Learns a majority vote for the target domain on the moved, truly labelled source points (not in the paper).
 
     1. draw maximum matchings within the radius; 2. move each source point to the mean of its matched target points;
     3. run MinCq on the moved points, each as heavy as it is matched.
@@ -180,7 +180,7 @@ def transport_sweep(
     even: bool = True,
     ratio: float | None = None,
 ) -> TransportSweep:
-    """Learns the vote on moved source points at every point of a grid, without target labels.
+    """Learns the vote on moved source points at every point of a grid, without target labels (not in the paper).
 
     Args:
       source: ``[m_s, d]``.
@@ -213,6 +213,13 @@ def transport_sweep(
     Returns:
       A `TransportSweep`. Points of the grid that could not be solved are marked by their status; it is an error if
       that is all of them.
+
+    Example:
+      >>> import pvmincq_jax as pvm
+      >>> task = pvm.datasets.moons_task("30", 0, per_class=8)
+      >>> figures = pvm.transport_sweep(*task[:3], radii=[0.4, 0.6], margins=[0.5], gammas=[2.0])
+      >>> figures.status.shape, figures.moved_values.shape
+      ((2, 1, 1), (2, 1, 1, 16))
     """
     check_task(source, source_labels, target)
     dtype = common_dtype(source, target)
@@ -284,8 +291,7 @@ def learn_on_moved(
       mesh: see `transport_sweep`.
       advance: told the number of lanes that were just solved.
 
-    Returns:
-      A `TransportSweep`.
+    Returns: a `TransportSweep`.
     """
     seats = [moved_seats(voters, one, most_voters, seed) for one in transports]
     families = [[make_voters(voters, places, float(g)) for g in gammas] for places, _ in seats]

@@ -28,7 +28,13 @@ __all__ = ["ValidatedFit", "ValidatedTransport", "fit_transport_validated", "fit
 
 
 class ValidatedFit(NamedTuple):
-    """What `fit_validated` returns: the vote, the point chosen, and the whole grid."""
+    """What `fit_validated` returns: the vote, the point chosen, and the whole grid.
+
+    Attributes:
+      model: the vote at the point chosen, a `pvmincq_jax.PVMinCq`.
+      choice: that point, a `pvmincq_jax.Choice`.
+      sweep: the whole grid, a `pvmincq_jax.Sweep`.
+    """
 
     model: PVMinCq
     choice: Choice
@@ -56,7 +62,7 @@ def fit_validated(
     mesh: jax.sharding.Mesh | None = None,
     progress: Progress = None,
 ) -> ValidatedFit:
-    """PV-MinCq with radius, margin and gamma chosen by validation, in one call.
+    """PV-MinCq with radius, margin and gamma chosen by validation, in one call (Algorithm 3 and section 3.4).
 
     The defaults are ours: soft labels from 16 matchings, and `label_criterion`. The paper's own rule is
     ``criterion=rs_pv, draws=1``.
@@ -84,6 +90,13 @@ def fit_validated(
     Returns:
       A `ValidatedFit`; its model is the one that the sweep found, not learnt again unless the grid is a large one, see
       ``exact`` of `pvmincq_jax.sweep`.
+
+    Example:
+      >>> import pvmincq_jax as pvm
+      >>> task = pvm.datasets.moons_task("30", 0, per_class=8)
+      >>> fit = fit_validated(*task[:3], radii=[0.4, 0.6], margins=[0.5], gammas=[2.0], folds=2)
+      >>> fit.choice.radius == float(fit.model.radius), pvm.predict(fit.model, task.test).shape
+      (True, (1500,))
     """
     figures = sweep(
         source,
@@ -124,7 +137,13 @@ def _share(
 
 
 class ValidatedTransport(NamedTuple):
-    """What `fit_transport_validated` returns: the vote, the best point, and the whole grid."""
+    """What `fit_transport_validated` returns: the vote, the best point, and the whole grid.
+
+    Attributes:
+      model: the vote at the point chosen, a `pvmincq_jax.PVMinCq`.
+      choice: that point, a `pvmincq_jax.Choice`.
+      sweep: the whole grid, a `pvmincq_jax.TransportSweep`.
+    """
 
     model: PVMinCq
     choice: Choice
@@ -162,6 +181,8 @@ def fit_transport_validated(
 ) -> ValidatedTransport:
     """MinCq on moved source points, with radius, margin and gamma chosen without target labels, in one call.
 
+    Not in the paper.
+
     Args:
       source: ``[m_s, d]``.
       source_labels: ``[m_s]`` in {-1, +1}.
@@ -189,6 +210,13 @@ def fit_transport_validated(
     Returns:
       A `ValidatedTransport`; its model is made of votes that the sweep found. Nothing is learnt again, unless the grid
       is a large one, see ``exact`` of `pvmincq_jax.sweep`, and one vote alone is asked for.
+
+    Example:
+      >>> import pvmincq_jax as pvm
+      >>> task = pvm.datasets.moons_task("30", 0, per_class=8)
+      >>> fit = fit_transport_validated(*task[:3], radii=[0.4, 0.6], margins=[0.5], gammas=[2.0])
+      >>> fit.choice.radius == float(fit.model.radius), pvm.predict(fit.model, task.test).shape
+      (True, (1500,))
     """
     share = _share(ratio, source, source_labels, target, criterion, {"seed": seed, "metric": metric, "voters": voters})
     figures = transport_sweep(

@@ -44,7 +44,13 @@ __all__ = ["ValidatedVotes", "fit_views_validated", "fit_votes_validated"]
 
 
 class ValidatedVotes(NamedTuple):
-    """What the validated fits return: the vote, the point chosen, and the whole grid."""
+    """What the validated fits return: the vote, the point chosen, and the whole grid.
+
+    Attributes:
+      model: the vote at the point chosen, a `pvmincq_jax.PVMinCq`.
+      choice: that point, a `pvmincq_jax.Choice`.
+      sweep: the whole grid, a `pvmincq_jax.Sweep`.
+    """
 
     model: PVMinCq
     choice: Choice
@@ -68,7 +74,7 @@ def fit_views_validated(
     mesh: jax.sharding.Mesh | None = None,
     progress: Progress = None,
 ) -> ValidatedVotes:
-    """`pv_mincq_views` with radius, margin and bandwidths chosen without target labels.
+    """`pv_mincq_views` with radius, margin and bandwidths chosen without target labels (section 5).
 
     The rules are those of `pvmincq_jax.fit_validated`, but for the criterion: what the neighbours of a point are is
     less clear in several views, so by default none is asked for. Every view's gamma is a multiple of one over its own
@@ -91,8 +97,15 @@ def fit_views_validated(
       mesh: see `pvmincq_jax.sweep`.
       progress: see `pvmincq_jax.sweep`.
 
-    Returns:
-      `ValidatedVotes`.
+    Returns: `ValidatedVotes`.
+
+    Example:
+      >>> a, b = np.array([[0.0], [0.2], [1.0], [1.2]]), np.array([[5.0], [5.1], [4.0], [4.5]])
+      >>> labels = np.array([1, 1, -1, -1])
+      >>> grid = {"levels": [0.0], "margins": [0.5], "multiples": [2.0], "folds": 2}
+      >>> fit = fit_views_validated([a, b], labels, [a, b], **grid)
+      >>> fit.choice.grid_index, len(fit.model.voters.families)
+      ((0, 0, 0), 2)
     """
     source_views, target_views, labels = check_views_task(source_views, source_labels, target_views)
     scales = view_scales(target_views)
@@ -124,7 +137,7 @@ def fit_votes_validated(
     mesh: jax.sharding.Mesh | None = None,
     progress: Progress = None,
 ) -> ValidatedVotes:
-    """`adapt_votes` with radius and margin chosen without target labels.
+    """`adapt_votes` with radius and margin chosen without target labels (section 5).
 
     Args:
       source: the points to match ``[m_s, d]``, in any description: a view, `stack_views`, or the votes themselves.
@@ -143,8 +156,15 @@ def fit_votes_validated(
       mesh: see `pvmincq_jax.sweep`.
       progress: see `pvmincq_jax.sweep`.
 
-    Returns:
-      `ValidatedVotes`; the points of its model are votes, as with `adapt_votes`.
+    Returns: `ValidatedVotes`; the points of its model are votes, as with `adapt_votes`.
+
+    Example:
+      >>> a, b = np.array([[0.0], [0.2], [1.0], [1.2]]), np.array([[5.0], [5.1], [4.0], [4.5]])
+      >>> labels = np.array([1, 1, -1, -1])
+      >>> votes = np.tanh(np.concatenate([1 - 2 * a, b - 4.6], axis=1))
+      >>> fit = fit_votes_validated(a, labels, a, votes, votes, levels=[0.0], margins=[0.5], folds=2)
+      >>> fit.model.weights.shape
+      (2,)
     """
     (space_source,), (space_target,), labels = check_views_task([source], source_labels, [target])
     for name, given, points in (("source_votes", source_votes, source), ("target_votes", target_votes, target)):
@@ -213,8 +233,7 @@ def _sweep_votes(
       views: how many kernels sit on a target point and vote only if it has a label; None if the voters are given ones.
       options: of the grid.
 
-    Returns:
-      A `Sweep`.
+    Returns: a `Sweep`.
     """
     labels, folds = matched.labels, options.folds
     check_folds(folds, int(np.sum(labels < 0)), int(np.sum(labels > 0)))

@@ -29,7 +29,7 @@ Views = Sequence[ArrayLike]
 
 
 def view_votes(views: Views, centers: Views, gammas: ArrayLike) -> Array:
-    """Gaussian kernels that look at one block of features each.
+    """Gaussian kernels that look at one block of features each (section 5).
 
     h_{v,j}(x) = exp(-gamma_v |x^v - c_j^v|^2), in [0, 1].
 
@@ -38,8 +38,7 @@ def view_votes(views: Views, centers: Views, gammas: ArrayLike) -> Array:
       centers: one array ``[n_v, d_v]`` per view.
       gammas: one per view ``[views]``.
 
-    Returns:
-      Votes ``[m, n_1 + n_2 + ..]``, differentiable in all three arguments.
+    Returns: votes ``[m, n_1 + n_2 + ..]``, differentiable in all three arguments.
 
     Example:
       >>> views, centers = [np.zeros((1, 1)), np.ones((1, 2))], [np.ones((1, 1)), np.ones((1, 2))]
@@ -55,13 +54,12 @@ def view_votes(views: Views, centers: Views, gammas: ArrayLike) -> Array:
 
 
 def view_scales(target_views: Views) -> np.ndarray:
-    """The root of the median squared distance within each view of the target: what makes views comparable.
+    """The root of the median squared distance within each view of the target: what makes views comparable (section 5).
 
     Args:
       target_views: one array ``[m_t, d_v]`` per view.
 
-    Returns:
-      ``[views]``.
+    Returns: ``[views]``.
 
     Example:
       >>> view_scales([np.array([[0.0], [2.0]]), np.array([[0.0], [0.5]])])
@@ -72,7 +70,7 @@ def view_scales(target_views: Views) -> np.ndarray:
 
 
 def stack_views(views: Views, scales: ArrayLike) -> np.ndarray:
-    """One description out of many, each divided by its scale and by the root of their number.
+    """One description out of many, each divided by its scale and by the root of their number (section 5).
 
     The squared distance in the stack is then the mean over the views of the squared distance in units of the scale.
 
@@ -80,8 +78,11 @@ def stack_views(views: Views, scales: ArrayLike) -> np.ndarray:
       views: one array ``[m, d_v]`` per view.
       scales: ``[views]``, see `view_scales`.
 
-    Returns:
-      ``[m, d_1 + d_2 + ..]``.
+    Returns: ``[m, d_1 + d_2 + ..]``.
+
+    Example:
+      >>> stack_views([np.ones((3, 2)), np.zeros((3, 1))], np.array([1.0, 2.0])).shape
+      (3, 3)
     """
     check_views("views", views)
     check_length("scales", scales, len(views), "view")
@@ -112,8 +113,7 @@ def adapt_votes(
       voter_mask: which voters may vote ``[n]``; all when None.
       bound: the largest size of a vote.
 
-    Returns:
-      A `PVMinCq` whose points are votes: ``pvmincq_jax.decision(model, new_votes)`` is the expected vote.
+    Returns: a `PVMinCq` whose points are votes: ``pvmincq_jax.decision(model, new_votes)`` is the expected vote.
 
     Example:
       >>> from pvmincq_jax import decision, self_label
@@ -144,7 +144,7 @@ def pv_mincq_views(
     seed: int = 0,
     margin_unit: MarginUnit = "fraction",
 ) -> PVMinCq:
-    """PV-MinCq over Gaussian kernels on several views; with one view, `pvmincq_jax.pv_mincq`.
+    """PV-MinCq over Gaussian kernels on several views; with one view, `pvmincq_jax.pv_mincq` (section 5).
 
     Args:
       source_views: one array ``[m_s, d_v]`` per view.
@@ -160,8 +160,7 @@ def pv_mincq_views(
       seed: of the matchings.
       margin_unit: how to read ``margin``.
 
-    Returns:
-      A `PVMinCq`, for `pvmincq_jax.decision` and `pvmincq_jax.predict` of a list of views.
+    Returns: a `PVMinCq`, for `pvmincq_jax.decision` and `pvmincq_jax.predict` of a list of views.
 
     Example:
       >>> a, b = np.array([[0.0], [0.2], [1.0], [1.2]]), np.array([[5.0], [5.0], [4.0], [4.5]])
@@ -201,14 +200,20 @@ def check_any_reach(graphs: Sequence[RadiusGraph]) -> None:
 
 
 def view_margins(model: PVMinCq, views: Views) -> Array:
-    """What each view says: sum_j w_{v,j} h_{v,j}(x), whose sum over the views is the vote.
+    """What each view says: sum_j w_{v,j} h_{v,j}(x), whose sum over the views is the vote (section 5).
 
     Args:
       model: of `pv_mincq_views`.
       views: one array ``[m, d_v]`` per view.
 
-    Returns:
-      ``[m, views]``.
+    Returns: ``[m, views]``.
+
+    Example:
+      >>> a, b = np.array([[0.0], [0.2], [1.0], [1.2]]), np.array([[5.0], [5.1], [4.0], [4.5]])
+      >>> labels = np.array([1, 1, -1, -1])
+      >>> model = pv_mincq_views([a, b], labels, [a, b], radius=0.5, margin=0.2, gammas=[5.0, 1.0])
+      >>> view_margins(model, [a, b]).shape
+      (4, 2)
     """
     families = model.voters.families
     check_views("views", views, len(families))

@@ -94,8 +94,7 @@ def draw_strands(
         arrived, and its edges make any sparse part of the graph that holds them large enough for a maximum matching.
       held: a matching that every strand starts from, in the same form. Its points stay matched.
 
-    Returns:
-      The source vertex matched with each target vertex, or -1 ``[draws, m_t]``.
+    Returns: the source vertex matched with each target vertex, or -1 ``[draws, m_t]``.
     """
     strands = _start(graph, seed, draws, held)
     if known is None:
@@ -148,8 +147,7 @@ def _phase(strands: _Strands, active: np.ndarray, expand: _Expand) -> _Outcome:
       active: strands to search ``[strands]``.
       expand: which edges to look at.
 
-    Returns:
-      An `_Outcome`.
+    Returns: an `_Outcome`.
     """
     sources, targets = strands.sizes
     roots = np.flatnonzero((strands.of_slot < 0) & (strands.degree > 0) & np.repeat(active, sources))

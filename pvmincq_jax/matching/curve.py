@@ -51,8 +51,7 @@ def pv_curve(source: ArrayLike | None, target: ArrayLike | None, *, metric: Metr
       target: ``[m_t, d]``.
       metric: see `pvmincq_jax.match`.
 
-    Returns:
-      A `PVCurve`, which agrees with `pvmincq_jax.perturbed_variation` at every radius.
+    Returns: a `PVCurve`, which agrees with `pvmincq_jax.perturbed_variation` at every radius.
 
     Example:
       >>> radii, pv = pv_curve(np.array([[0.0], [1.0]]), np.array([[1.5], [3.0]]))
@@ -117,8 +116,7 @@ def grid_radii(
       unit: "pv", "bottleneck" or "absolute".
       metric: see `pvmincq_jax.match`.
 
-    Returns:
-      Increasing radii ``[r]``.
+    Returns: increasing radii ``[r]``.
 
     Example:
       >>> grid_radii(np.array([[0.0], [1.0]]), np.array([[1.5], [3.0]]), [0.0, 0.5], "pv")

@@ -48,8 +48,7 @@ class RadiusGraph(NamedTuple):
             this array.
           target_rows: the same for the target.
 
-        Returns:
-          A `RadiusGraph`.
+        Returns: a `RadiusGraph`.
         """
         check_positive("radius", radius)
         if radius > self.radius:
@@ -173,8 +172,7 @@ def radius_graph(
       radius: above 0.
       metric: see `pvmincq_jax.match`.
 
-    Returns:
-      A `RadiusGraph`.
+    Returns: a `RadiusGraph`.
 
     Example:
       >>> graph = radius_graph(np.array([[0.0], [3.0]]), np.array([[1.0], [2.0]]), 2.0)

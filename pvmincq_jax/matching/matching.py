@@ -110,8 +110,7 @@ def match(
         positive semi-definite matrix A ``[d, d]`` for the Mahalanobis distance sqrt((x - y)' A (x - y)); a function of
         two points, called for every pair; or ``Precomputed(distances)``, with which source and target may be None.
 
-    Returns:
-      A `Matching`; without any pair, and with a PV of 1, if no pair is within the radius.
+    Returns: a `Matching`; without any pair, and with a PV of 1, if no pair is within the radius.
 
     Example:
       >>> match(np.array([[0.0], [1.0], [9.0]]), np.array([[1.5], [0.4]]), 0.5)
@@ -143,8 +142,7 @@ def perturbed_variation(
       radius: above 0.
       metric: see `match`.
 
-    Returns:
-      A number in [0, 1].
+    Returns: a number in [0, 1].
 
     Example:
       >>> perturbed_variation(np.array([[0.0], [1.0]]), np.array([[0.1], [5.0]]), 0.2)
@@ -166,8 +164,7 @@ def draw_matchings(graph: RadiusGraph, draws: int, *, seed: int = 0) -> Matching
       draws: how many, at least 1.
       seed: a non-negative integer.
 
-    Returns:
-      A `MatchingDraws`.
+    Returns: a `MatchingDraws`.
 
     Example:
       >>> graph = radius_graph(np.array([[0.0], [1.0]]), np.array([[0.5], [0.6]]), 1.0)

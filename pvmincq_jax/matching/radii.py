@@ -40,8 +40,7 @@ def path_lengths(space: Space, needed: Sequence[int] | np.ndarray) -> np.ndarray
       space: two samples.
       needed: numbers of pairs, increasing, from 1 to the size of the smaller sample.
 
-    Returns:
-      A radius for each number, 0 if coinciding points suffice.
+    Returns: a radius for each number, 0 if coinciding points suffice.
     """
     if space.source_rows.size > space.target_rows.size:
         space = space.flipped()
@@ -99,15 +98,15 @@ def _approach(forest: _Any, pairs: int, guess: "_Guess", near: int) -> tuple[_An
       guess: where to look first.
       near: with so few edges in between, and few pairs to go, the search ends. With 0, only when no radius is between.
 
-    Returns:
-      The last forest with fewer pairs and the first with enough; None if the whole graph has not enough.
+    Returns: the last forest with fewer pairs and the first with enough; None if the whole graph has not enough.
     """
     distances, last = forest.graph.distances, forest.graph.radius
     edges, reached, halve = forest.beyond(), None, False
     radius = guess.radius(pairs)
-    if forest.pairs:
+    before = guess.radius(forest.pairs) if forest.pairs else 0.0
+    if 0 < before < _LARGEST:
         # Where the guess was wrong by some factor, it will be again.
-        radius *= forest.radius / max(guess.radius(forest.pairs), np.finfo(float).tiny)
+        radius *= forest.radius / before
     while edges.size > near or (edges.size and pairs - forest.pairs > _FAR):
         some = distances[edges[:: 1 + edges.size // 10_000]]
         if reached is None:

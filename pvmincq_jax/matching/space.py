@@ -201,8 +201,7 @@ def make_space(
       metric: see `pvmincq_jax.match`.
       ties: ``[m_s]``, what else tells coinciding source points apart (their labels), or None.
 
-    Returns:
-      A `Space`.
+    Returns: a `Space`.
     """
     if isinstance(metric, Precomputed):
         return _precomputed(source, target, metric, ties)

@@ -37,8 +37,7 @@ def coarse_weights(second: np.ndarray, margins: np.ndarray, mus: np.ndarray) -> 
       margins: m ``[n]``, not all 0.
       mus: ``[k]``, above 0 and at most mu_max = mean |m|.
 
-    Returns:
-      weights ``[k, n]`` and the residual of each ``[k]``, as `pvmincq_jax.MinCqSolution.kkt_residual`.
+    Returns: weights ``[k, n]`` and the residual of each ``[k]``, as `pvmincq_jax.MinCqSolution.kkt_residual`.
 
     Example:
       >>> weights, residual = coarse_weights(np.diag([1.0, 4.0]), np.array([1.0, 1.0]), np.array([0.5, 0.9]))

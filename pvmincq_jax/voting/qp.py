@@ -155,8 +155,7 @@ def solve_interior_point(problem: BoxQP) -> BoxQPSolution:
     Args:
       problem: a `BoxQP`.
 
-    Returns:
-      A `BoxQPSolution`: the best point met. How good it is, is for the caller to measure.
+    Returns: a `BoxQPSolution`: the best point met. How good it is, is for the caller to measure.
     """
     free, tau = problem.free, problem.tau
     dtype = problem.factor.dtype
@@ -313,8 +312,7 @@ def solution_tangent(factor: Array, normal: Array, free: Array, right_side: Arra
       right_side: minus the change of the gradient at fixed x, plus y times the change of a, ``[n]``.
       equality_change: the change of the level minus (change of a)' x, a scalar.
 
-    Returns:
-      dx ``[n]``; linear in the last two arguments.
+    Returns: dx ``[n]``; linear in the last two arguments.
     """
     _, singular, right = thin_svd(jnp.where(free, factor, 0.0))
     kept = singular > jnp.finfo(factor.dtype).eps ** 0.45 * singular[0]
