@@ -15,7 +15,8 @@ __all__: list[str] = []
 
 Centers = Literal["target", "source", "both"]
 
-# Voters at most, unless asked for more; ``python -m experiments.voters`` shows accuracies beside it.
+# Voters at most, unless asked for more; ``python -m experiments.voters --most`` compares others. The paper's samples
+# have as many points.
 MOST_VOTERS = 300
 
 

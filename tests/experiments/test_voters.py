@@ -16,3 +16,7 @@ def test_a_small_comparison(tmp_path, capsys, monkeypatch):
     assert all(85 <= record["accuracy"] <= 100 for record in records)
     shown = capsys.readouterr().out
     assert all(f"{record['accuracy']:.1f}" in shown for record in records)
+    voters.main([*sizes, "--jobs", "0", "--out", str(tmp_path / "most"), "--most", "8", "40"])
+    records = [json.loads(line) for line in (tmp_path / "most" / "results.jsonl").read_text().splitlines()]
+    assert [record["voters"] for record in records] == ["target 8", "target 40"]
+    assert all(70 <= record["accuracy"] <= 100 for record in records)
