@@ -1,5 +1,7 @@
 """The command that compares where the kernels sit."""
 
+import json
+
 import pvmincq_jax as pvm
 from experiments import voters
 from tests.experiments.commands import lines_of
