@@ -160,3 +160,9 @@ def check_margins(values: ArrayLike | Sequence[float], unit: MarginUnit, name: s
     if not np.all((margins > 0) & (margins <= largest) & (margins < np.inf)):
         raise ValueError(f"{name} must be in (0, {what}; it holds {', '.join(f'{value:g}' for value in margins)}")
     return margins
+
+
+def check_callable(name: str, value: Any) -> None:
+    """A function, before the work that it is to judge."""
+    if not callable(value):
+        raise ValueError(f"{name} must be a function, such as pvmincq_jax.rs_pv; it is {value!r}")

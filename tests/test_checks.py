@@ -54,3 +54,10 @@ def test_lists_are_arrays_too():
 def test_moons_need_points():
     with pytest.raises(ValueError, match="per_class must be at least 1; it is 0"):
         moons_task("30", 0, per_class=0)
+
+
+@pytest.mark.parametrize("fit", [pvm.fit_validated, pvm.fit_transport_validated])
+def test_a_criterion_by_name_is_told_before_the_grid(fit):
+    task = pvm.datasets.moons_task("30", 0, per_class=4)
+    with pytest.raises(ValueError, match=r"criterion must be a function, such as pvmincq_jax.rs_pv; it is 'rs_pv'"):
+        fit(*task[:3], criterion="rs_pv")

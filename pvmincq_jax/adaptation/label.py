@@ -52,8 +52,8 @@ def pv_mincq(
       voters: "rbf" for Gaussian kernels, "stumps" for ten decision stumps per feature; a list of functions from points
         to values in [-1, 1]; or any family with ``votes(x)``, such as `pvmincq_jax.StumpVoters`.
       centers: where Gaussian kernels sit: "target" (the matched target points, "the learning sample" of MinCq in the
-        paper), "source", or "both". ``python -m experiments.voters`` compares them: no choice wins everywhere, and the
-        default is the paper's own and the cheapest.
+        paper), "source", or "both". ``python -m experiments.voters`` compares them. The default is the paper's own
+        and the cheapest.
       most_voters: how many Gaussian kernels at most. Of more points than that, some stand for all of them, drawn as
         k-means++ starts and the same whatever the order of the rows; a kernel votes if it stands for a matched point.
       radius_unit: how to read ``radius``: "absolute", "pv" or "bottleneck", see `pvmincq_jax.grid_radii`.

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import jax
 
+from pvmincq_jax._checks import check_callable
 from pvmincq_jax._progress import Progress
 from pvmincq_jax._types import ArrayLike, MarginUnit, RadiusUnit
 from pvmincq_jax.adaptation.committee import PART, committee
@@ -98,6 +99,7 @@ def fit_validated(
       >>> fit.choice.radius == float(fit.model.radius), pvm.predict(fit.model, task.test).shape
       (True, (1500,))
     """
+    check_callable("criterion", criterion)
     figures = sweep(
         source,
         source_labels,
@@ -218,6 +220,7 @@ def fit_transport_validated(
       >>> fit.choice.radius == float(fit.model.radius), pvm.predict(fit.model, task.test).shape
       (True, (1500,))
     """
+    check_callable("criterion", criterion)
     share = _share(ratio, source, source_labels, target, criterion, {"seed": seed, "metric": metric, "voters": voters})
     figures = transport_sweep(
         source,
