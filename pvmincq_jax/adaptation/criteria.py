@@ -156,7 +156,8 @@ def neighbour_disagreement(sweep: Sweep | TransportSweep, neighbours: int | None
     Args:
       sweep: a `Sweep` or a `TransportSweep`.
       neighbours: k. When None, the mean of two scales: 16 points, and an eighth of the sample (if that is fewer, only
-        these); some 1 000 points of larger samples are asked for theirs. The first sees a boundary inside a class, the second one that crosses it at its thinnest place.
+        these). The first sees a boundary inside a class, the second one that crosses it at its thinnest place. Some
+        1 000 points of a larger sample are asked for their neighbours.
 
     Returns: shares ``[r, g, k]``; infinite where nothing was solved.
 
