@@ -149,9 +149,8 @@ def check_matched(sweeps: tuple[Any, ...], names: np.ndarray) -> tuple[Any, ...]
 
 def _price_once(sweep: Any, count: int) -> Any:
     """The grid of one class whose PV, in a sum over all classes that is halved, counts once."""
-    return (
-        sweep._replace(classes=count) if isinstance(sweep, TransportSweep) else sweep._replace(pv=sweep.pv * 2 / count)
-    )
+    once = sweep._replace(pv=sweep.pv * 2 / count)
+    return once._replace(classes=count) if isinstance(sweep, TransportSweep) else once
 
 
 def class_scores(sweeps: Sequence[Any], criterion: Callable[[Any], np.ndarray]) -> np.ndarray:

@@ -29,6 +29,8 @@ def committee(sweep: Any, scores: np.ndarray, part: float = PART) -> PVMinCq:
     seat: where one map is right and all others are wrong, they would outvote it. Nor have votes that are adapted where
     the best one is not, or the other way round.
 
+    Not in the paper. In a grid that was solved coarsely the votes are those of the grid.
+
     Args:
       sweep: a `pvmincq_jax.Sweep` or a `pvmincq_jax.TransportSweep`.
       scores: one per point of the grid ``[r, g, k]``, the lower the better, such as `pvmincq_jax.transport_criterion`.

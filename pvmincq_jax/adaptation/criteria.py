@@ -198,10 +198,19 @@ def normalised_cut(sweep: Sweep | TransportSweep) -> np.ndarray:
     cut; a vote that calls next to all points one class cuts little only because there is little to cut, and of a rare
     class most points have neighbours of the other one unless few are asked.
 
+    Not in the paper.
+
     Args:
       sweep: a `Sweep` or a `TransportSweep`.
 
     Returns: ``[r, g, k]``; 1 where the vote calls all points one class, infinite where nothing was solved.
+
+    Example:
+      >>> import pvmincq_jax as pvm
+      >>> task = pvm.datasets.moons_task("30", 0, per_class=8)
+      >>> figures = pvm.sweep(*task[:3], radii=[0.4, 0.6], margins=[0.5], gammas=[2.0], folds=2)
+      >>> bool(np.all(normalised_cut(figures) >= 0))
+      True
     """
     positive = np.mean(sweep.target_values > 0, axis=-1)
     both, rarer = (positive > 0) & (positive < 1), np.minimum(positive, 1 - positive)

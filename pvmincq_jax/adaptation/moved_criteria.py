@@ -66,6 +66,8 @@ def energy_distance(x: Any, y: Any, weights: Any = None) -> float:
 
     (2 E|X - Y| - E|X - X'| - E|Y - Y'|) / E|Y - Y'|: 0 for two samples of one law, up to the draw.
 
+    Not in the paper.
+
     Args:
       x: ``[m, d]``.
       y: ``[n, d]``.
@@ -92,10 +94,20 @@ def map_price(sweep: TransportSweep) -> np.ndarray:
     the target's mean distance between two points. What such a map leaves of the source says nothing of the rest. If
     there are no others, none is left out.
 
+    Not in the paper.
+
     Args:
       sweep: a `TransportSweep`.
 
     Returns: ``[r]``.
+
+    Example:
+      >>> import pvmincq_jax as pvm
+      >>> task = pvm.datasets.moons_task("30", 5, per_class=15)
+      >>> figures = pvm.transport_sweep(*task[:3], draws=4, gammas=[2.0], margins=[0.2])
+      >>> price = map_price(figures)
+      >>> price.shape == figures.radii.shape, bool(np.min(price) >= 0)
+      (True, True)
     """
     matched = np.asarray(sweep.radii) > 0
     least = 0.0 if np.all(matched) else float(np.min(sweep.pv, where=matched, initial=1.0))
@@ -121,10 +133,19 @@ def map_price(sweep: TransportSweep) -> np.ndarray:
 def at_rest(sweep: Any) -> np.ndarray:
     """At which radii of a grid the source stays where it is: no adaptation.
 
+    Not in the paper.
+
     Args:
       sweep: a `pvmincq_jax.Sweep` or a `pvmincq_jax.TransportSweep`.
 
     Returns: bool ``[r]``.
+
+    Example:
+      >>> import pvmincq_jax as pvm
+      >>> task = pvm.datasets.moons_task("30", 5, per_class=15)
+      >>> figures = pvm.transport_sweep(*task[:3], draws=4, gammas=[2.0], margins=[0.2])
+      >>> int(np.sum(at_rest(figures)))
+      1
     """
     if not isinstance(sweep, TransportSweep):
         return np.zeros(len(sweep.radii), bool)

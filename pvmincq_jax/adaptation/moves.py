@@ -35,7 +35,7 @@ def own_scale(source: ArrayLike, target: ArrayLike, rows: ArrayLike | None = Non
 
     x' = mean_T + (x - mean_S) std_T / std_S, the map that two domains have in common when each is standardised by
     itself. It takes the classes to be as frequent in both domains, and no feature to be turned into another: a feature
-    that shifts because one class is rarer is moved by as much.
+    that shifts because one class is rarer is moved by as much. Not in the paper.
 
     Args:
       source: ``[m_s, d]``.

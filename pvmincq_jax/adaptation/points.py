@@ -163,6 +163,8 @@ def class_rows(
 ) -> np.ndarray:
     """Rows of a labelled sample in which each class has a given share: points are repeated, or left out at random.
 
+    Not in the paper.
+
     Args:
       points: ``[m, d]``.
       labels: ``[m]``.

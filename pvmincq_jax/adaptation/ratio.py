@@ -57,6 +57,8 @@ def estimate_ratio(
     where they do not, as in many real tasks, the scan can end at an extreme ratio, and the source's is the safer guess
     unless the ratio is known to differ.
 
+    Not in the paper.
+
     Args:
       source: ``[m_s, d]``.
       source_labels: ``[m_s]`` in {-1, +1}.
@@ -68,6 +70,13 @@ def estimate_ratio(
       **options: of `pvmincq_jax.transport_sweep`.
 
     Returns: a `RatioScan`. Of equal scores the ratio nearest to that of the source wins.
+
+    Example:
+      >>> import pvmincq_jax as pvm
+      >>> task = pvm.datasets.moons_task("20", 5, per_class=15)
+      >>> scan = estimate_ratio(*task[:3], ratios=(0.2, 0.8), draws=4)
+      >>> print(scan.ratios, scan.ratio)
+      [0.2 0.5 0.8] 0.5
     """
     own = float(np.mean(np.asarray(source_labels) > 0))
     tried = np.unique([*ratios, own])
@@ -85,6 +94,8 @@ def confusion_ratio(labels: ArrayLike, held_out: ArrayLike, predicted: ArrayLike
 
     P_T(B = +1) = pi P_S(B = +1 | +1) + (1 - pi) P_S(B = +1 | -1), solved for pi. Right if the classes look the same in
     both domains and differ in their frequency alone.
+
+    Not in the paper.
 
     Args:
       labels: of source points ``[m]`` in {-1, +1}.

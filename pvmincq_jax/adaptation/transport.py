@@ -87,12 +87,19 @@ def barycentres(source: ArrayLike, target: ArrayLike, pairs: ExpectedMatching, p
 def stay(source: ArrayLike, moved: ArrayLike | None = None, weights: ArrayLike | None = None) -> Transport:
     """The map without a matching: every point stays, or goes where it is told. Its radius is 0, and PV is 1.
 
+    Not in the paper.
+
     Args:
       source: ``[m_s, d]``.
       moved: where to, ``[m_s, d]``; None to stay.
       weights: of the points ``[m_s]``; None for 1 each.
 
     Returns: a `Transport` without pairs.
+
+    Example:
+      >>> rest = stay(np.array([[0.0], [2.0]]))
+      >>> print(rest.moved[:, 0], rest.weights, rest.pv)
+      [0. 2.] [1. 1.] 1.0
     """
     source = np.asarray(source)
     nobody = np.zeros(0, int)

@@ -86,7 +86,11 @@ def test_here(tmp_path):
 @pytest.mark.skipif(not os.path.exists("/proc/self/stat"), reason="reads the state of a process in /proc")
 @pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGINT])
 def test_workers_end_with_the_command(tmp_path, end):
-    code = f"from experiments.engine import *; list(run_cells({WORK!r}, [('hang once', 0)], shared={str(tmp_path)!r}))"
+    # A suite that runs in the background of a shell ignores Ctrl-C, and so would what it starts.
+    code = (
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        f"from experiments.engine import *; list(run_cells({WORK!r}, [('hang once', 0)], shared={str(tmp_path)!r}))"
+    )
     # As at a terminal, where Ctrl-C reaches the command and its workers alike.
     with subprocess.Popen([sys.executable, "-c", code], start_new_session=True, stderr=subprocess.PIPE) as process:
         until(lambda: begun(tmp_path, "hang once-0"))
