@@ -49,12 +49,16 @@ def test_sweep(capsys):
     assert [row["points"] for row in rows if row["benchmark"] == "sweep_growth"] == [40]
 
 
-def test_fit(capsys):
+@pytest.mark.parametrize(
+    "methods",
+    [("transport", "OT + SVC"), pytest.param(("label", "SVC"), marks=pytest.mark.long)],
+)
+def test_fit(capsys, methods):
     pytest.importorskip("skada")
-    rows = _rows(capsys, "fit")
+    rows = _rows(capsys, "fit", "--methods", *methods)
     fits = [row for row in rows if "points" in row]
     assert [(row["points"], row["method"]) for row in fits] == [
-        (points, method) for points in (60, 120) for method in ("label", "transport", "SVC", "OT + SVC")
+        (points, method) for points in (60, 120) for method in methods
     ]
     for row in fits:
         assert row["seconds"] > 0
@@ -64,7 +68,7 @@ def test_fit(capsys):
     for row in growth:
         times = [fit["seconds"] for fit in fits if fit["method"] == row["method"]]
         assert row["exponent"] == pytest.approx(np.log2(times[1] / times[0]))
-    assert len(growth) == 4
+    assert len(growth) == 2
 
 
 def test_devices(capsys):
