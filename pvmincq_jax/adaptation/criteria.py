@@ -183,7 +183,7 @@ def _cut_curve(sweep: Sweep | TransportSweep, most: int) -> np.ndarray:
     """
     # In the order of the points, so that ties between neighbours do not depend on the order of the rows.
     order = canonical_order(sweep.target)
-    points, labels = sweep.target[order], np.sign(sweep.target_values[..., order]).astype(np.int8)
+    points, labels = sweep.target[order], np.nan_to_num(np.sign(sweep.target_values[..., order])).astype(np.int8)
     asked = slice(None, None, -(-len(points) // _ASKED))
     _, near = cKDTree(points).query(points[asked], most + 1)
     apart = [np.mean(labels[..., column] != labels[..., asked], axis=-1) for column in near[:, 1:].T]

@@ -1,16 +1,15 @@
 """The engine against one problem at a time and against Clarabel; what it compiles; meshes; the factor's tolerance."""
 
-import functools
+import subprocess
+import sys
 
 import jax
 import numpy as np
 import pytest
 
 import pvmincq_jax as pvm
-from pvmincq_jax.adaptation import grid
 from pvmincq_jax.adaptation.grid import Lanes, factor_tolerance, ladder_size, program_rank, solve_grid
 from pvmincq_jax.voting.factor import row_basis
-from pvmincq_jax.voting.mincq import solve_mincq
 from tests.problems import clarabel_objective, kernel
 
 FRACTIONS = np.array([0.05, 0.4])
@@ -109,25 +108,36 @@ def test_the_ladders():
     assert np.unique(ranks).size <= 8
 
 
-def test_nearby_problems_share_a_program(monkeypatch):
-    rng = np.random.default_rng(3)
-    traced = []
-    monkeypatch.setattr(grid, "solve_mincq", lambda *args: (traced.append(args[0].shape), solve_mincq(*args))[1])
-    # Programs of other tests know nothing of the count.
-    monkeypatch.setattr(grid, "_compiled", functools.cache(grid._compiled.__wrapped__))
+NEARBY = """
+import numpy as np
+import jax
+import pvmincq_jax as pvm
+from pvmincq_jax.adaptation import grid
+from pvmincq_jax.voting.mincq import solve_mincq
+from tests.adaptation.test_grid import FRACTIONS, kernel, random_lanes
 
-    def solve(points, voters, gamma, lanes):
-        votes = kernel(rng.normal(size=(points, 2)), rng.normal(size=(voters, 2)), gamma)
-        return solve_grid(votes, random_lanes(lanes, points, voters), FRACTIONS)
+jax.config.update("jax_enable_x64", True)
+rng = np.random.default_rng(3)
+traced = []
+grid.solve_mincq = lambda *args: (traced.append(args[0].shape), solve_mincq(*args))[1]
+for points, voters, gamma, lanes in {sizes}:
+    votes = kernel(rng.normal(size=(points, 2)), rng.normal(size=(voters, 2)), gamma)
+    figures = grid.solve_grid(votes, random_lanes(lanes, points, voters), FRACTIONS)
+    assert np.all(figures.status[:-1] == pvm.Status.SOLVED)
+    print(len(traced))
+"""
 
-    solve(70, 90, 0.3, 5)
-    once = len(traced)
+
+def test_nearby_problems_share_a_program():
+    """In a process of its own: JAX forgets programs of one that has compiled thousands."""
+    sizes = ((70, 90, 0.3, 5), (128, 65, 0.3, 2), (99, 100, 5.0, 9), (66, 128, 0.01, 4), (140, 90, 0.3, 5))
+    ran = subprocess.run(
+        [sys.executable, "-c", NEARBY.format(sizes=sizes)], capture_output=True, text=True, check=True, timeout=300
+    )
+    once, *nearby, larger = [int(count) for count in ran.stdout.split()]
     assert once > 0
-    for points, voters, gamma, lanes in ((128, 65, 0.3, 2), (99, 100, 5.0, 9), (66, 128, 0.01, 4)):
-        assert np.all(solve(points, voters, gamma, lanes).status[:-1] == pvm.Status.SOLVED)
-    assert len(traced) == once
-    solve(140, 90, 0.3, 5)
-    assert len(traced) == 2 * once
+    assert nearby == [once] * 3
+    assert larger == 2 * once
 
 
 def test_a_mesh_changes_nothing(problem):
