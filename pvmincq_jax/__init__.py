@@ -63,9 +63,11 @@ from pvmincq_jax.matching.selflabel import SelfLabels, carry_labels, nn_self_lab
 from pvmincq_jax.matching.spread import MatchedSpread, matched_spread
 from pvmincq_jax.matching.soft import SoftMatching, soft_eps_h, soft_matching, soft_pv
 from pvmincq_jax.matching.scaling import ScaledMatching, ScaledTransport, scaled_matching, scaled_transport
-from pvmincq_jax.adaptation.model import PVMinCq, decision, load_model, model_at, predict, save_model, values_at
+from pvmincq_jax.adaptation.model import PVMinCq, decision, load_model, predict, save_model
+from pvmincq_jax.adaptation.learn import model_at, values_at
 from pvmincq_jax.adaptation.label import pv_mincq
-from pvmincq_jax.adaptation.sweeps import Sweep, sweep
+from pvmincq_jax.adaptation.labelled import Sweep
+from pvmincq_jax.adaptation.sweeps import sweep
 from pvmincq_jax.adaptation.transport import Transport, barycentres, move, pv_transport, stay
 from pvmincq_jax.adaptation.moves import own_scale
 from pvmincq_jax.adaptation.transport_sweeps import TransportSweep, pv_transport_mincq, transport_sweep

@@ -20,8 +20,9 @@ from pvmincq_jax.adaptation.criteria import (
     rs_pv_cbound,
     rs_pv_risk,
 )
+from pvmincq_jax.adaptation.labelled import Sweep
 from pvmincq_jax.adaptation.model import PVMinCq, decision
-from pvmincq_jax.adaptation.sweeps import MARGIN_FRACTIONS, Sweep, grid_gammas
+from pvmincq_jax.adaptation.sweeps import MARGIN_FRACTIONS, grid_gammas
 from pvmincq_jax.voting.families import VoterKind, on_points
 from pvmincq_jax.voting.voters import default_gammas
 

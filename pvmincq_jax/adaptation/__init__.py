@@ -3,11 +3,12 @@
 - `grid`: the one engine that solves MinCq over folds, radii, gammas and margins
 - `coarse_grid`: large grids, to what a criterion can see
 - `seats`: who learns in which fold, where Gaussian voters sit, and how many
-- `model`: a learnt vote, its values at new points, and its file
-- `label`, `sweeps`: PV-MinCq, the form that carries labels to the target, at one point and over a grid
+- `model`, `learn`: a vote, its values at new points and its file; how it is learnt, or taken from a grid
+- `label`, `sweeps`, `labelled`: PV-MinCq, the form that carries labels to the target, at one point and over a grid
 - `own`: one domain, on which the grid is MinCq's cross-validation
-- `transport`, `transport_sweeps`: the form that moves source points to the target
-- `criteria`, `validate`: what a point of the grid is chosen by, and fits that choose
+- `transport`, `moves`, `transport_sweeps`: the form that moves source points to the target, and its maps
+- `criteria`, `moved_criteria`, `validate`: what a point of the grid is chosen by, and fits that choose
+- `committee`, `ratio`: the best part of a grid votes; the class ratio of the target
 - `classes`, `class_grids`: more than two classes, each against the rest, and one choice for all
 - `resampling`: cross-validation and reverse validation of any method
 - `views`, `view_validation`: several descriptions of the same objects, or given classifiers

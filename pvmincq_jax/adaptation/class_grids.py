@@ -14,11 +14,13 @@ from pvmincq_jax.adaptation.classes import ahead, as_heavy, class_numbers
 from pvmincq_jax.adaptation.coarse_grid import VoteBlocks, is_large, solve_coarsely
 from pvmincq_jax.adaptation.criteria import Choice, choose
 from pvmincq_jax.adaptation.grid import Lanes, solve_grid
-from pvmincq_jax.adaptation.model import PVMinCq, model_at
+from pvmincq_jax.adaptation.labelled import Sweep, check_solved
+from pvmincq_jax.adaptation.learn import model_at
+from pvmincq_jax.adaptation.model import PVMinCq
 from pvmincq_jax.adaptation.moves import plan_moves
 from pvmincq_jax.adaptation.ratio import Ratio
 from pvmincq_jax.adaptation.seats import MOST_VOTERS
-from pvmincq_jax.adaptation.sweeps import Sweep, check_solved, grid_gammas
+from pvmincq_jax.adaptation.sweeps import grid_gammas
 from pvmincq_jax.adaptation.transport import Transport
 from pvmincq_jax.adaptation.transport_sweeps import TransportSweep, moved_seats
 from pvmincq_jax.matching.space import Metric

@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 
 from pvmincq_jax.adaptation.criteria import choose
-from pvmincq_jax.adaptation.model import PVMinCq, model_at
+from pvmincq_jax.adaptation.learn import model_at
+from pvmincq_jax.adaptation.model import PVMinCq
 from pvmincq_jax.adaptation.moved_criteria import at_rest
 from pvmincq_jax.voting.families import GaussianVoters, StumpVoters
 

@@ -22,7 +22,7 @@ from scipy.spatial import cKDTree
 from pvmincq_jax._checks import check_count
 from pvmincq_jax._samples import canonical_order
 from pvmincq_jax._types import MarginUnit, Status
-from pvmincq_jax.adaptation.sweeps import Sweep
+from pvmincq_jax.adaptation.labelled import Sweep
 from pvmincq_jax.adaptation.transport_sweeps import TransportSweep
 
 __all__ = [

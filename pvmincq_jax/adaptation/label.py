@@ -4,7 +4,8 @@ import numpy as np
 
 from pvmincq_jax._checks import check_margins, check_task
 from pvmincq_jax._types import ArrayLike, MarginUnit, RadiusUnit, common_dtype
-from pvmincq_jax.adaptation.model import PVMinCq, learn_at
+from pvmincq_jax.adaptation.learn import learn_at
+from pvmincq_jax.adaptation.model import PVMinCq
 from pvmincq_jax.adaptation.seats import MOST_VOTERS, Centers, seat_voters, voter_masks
 from pvmincq_jax.matching.curve import grid_radii
 from pvmincq_jax.matching.selflabel import self_label

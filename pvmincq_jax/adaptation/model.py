@@ -8,18 +8,14 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from pvmincq_jax._checks import check_margins, is_traced
-from pvmincq_jax._types import ArrayLike, MarginUnit, Status
-from pvmincq_jax.adaptation.classes import as_heavy
-from pvmincq_jax.adaptation.coarse_grid import EXACT_POINTS, compressed
-from pvmincq_jax.adaptation.grid import Lanes, solve_grid
+from pvmincq_jax._checks import is_traced
+from pvmincq_jax._types import ArrayLike
 from pvmincq_jax.matching.matching import ExpectedMatching
 from pvmincq_jax.matching.selflabel import SelfLabels
 from pvmincq_jax.voting.cbound import vote_margin
 from pvmincq_jax.voting.families import GaussianVoters, OutputVoters, StumpVoters, ViewVoters
-from pvmincq_jax.voting.program import accuracy
 
-__all__ = ["PVMinCq", "decision", "load_model", "model_at", "predict", "save_model", "values_at"]
+__all__ = ["PVMinCq", "decision", "load_model", "predict", "save_model"]
 
 # Numbers in the votes of one block of new points: 32 MB.
 _BLOCK = 1 << 22
@@ -91,122 +87,6 @@ def make_model(
     }
     arrays: Any = {name: np.asarray(value, weights.dtype) for name, value in numbers.items()}
     return PVMinCq(voters=voters, weights=weights, pairs=found.pairs, **arrays)
-
-
-def learn_vote(
-    family: Any,
-    votes: np.ndarray,
-    found: SelfLabels,
-    mask: np.ndarray,
-    radius: ArrayLike,
-    margin: float,
-    unit: MarginUnit,
-) -> PVMinCq:
-    """MinCq on one labelled sample (step 3); it is an error if there is no vote.
-
-    Args:
-      family: of the voters.
-      votes: theirs on the learning points ``[m, n]``.
-      found: labels and weights of these points.
-      mask: which voters take part ``[n]``.
-      radius: to be kept with the result.
-      margin: to solve at.
-      unit: of the margin.
-
-    Returns: a `PVMinCq`.
-    """
-    margins = check_margins([margin], unit, "margin")
-    figures = solve_grid(votes, Lanes(found.labels[None], found.weights[None], mask[None]), margins, unit=unit)
-    mu_max, status = float(figures.mu_max[0]), Status(int(figures.status[0, 0]))
-    if status == Status.INFEASIBLE:
-        raise ValueError(f"margin must be in (0, mu_max], with mu_max = {mu_max:.6g} here; it is {margin:g}")
-    residual = figures.kkt_residual[0, 0]
-    if status != Status.SOLVED:
-        raise ValueError(
-            f"MinCq did not reach its accuracy ({status.sentence}; residual {residual:.1e}): pass the data in float64, "
-            f"or a larger margin than {margin:g}"
-        )
-    mu = margin * (mu_max if unit == "fraction" else 1.0)
-    return make_model(family, found, radius, figures.weights[0, 0], mu, mu_max, figures.c_bound[0, 0], residual)
-
-
-def learn_at(
-    family: Any,
-    points: np.ndarray,
-    found: SelfLabels,
-    mask: np.ndarray,
-    radius: ArrayLike,
-    margin: float,
-    unit: MarginUnit,
-) -> PVMinCq:
-    """`learn_vote` from the points ``[m, d]``: those without a label are left out, and many are compressed to few."""
-    rows = found.weights > 0
-    if np.sum(rows) <= max(EXACT_POINTS, len(mask) + 1):
-        return learn_vote(family, family.votes(points), found, mask, radius, margin, unit)
-    votes, labels, weights = compressed(family, points[rows], found.labels[rows], found.weights[rows])
-    small = learn_vote(family, votes, found._replace(labels=labels, weights=weights), mask, radius, margin, unit)
-    whole = [np.asarray(field, votes.dtype) for field in (found.labels, found.weights)]
-    return small._replace(labels=whole[0], label_weights=whole[1])
-
-
-def model_at(sweep: Any, index: tuple[int, int, int], *, exact: bool = True, even: bool = False) -> PVMinCq:
-    """The vote at one point of a grid. Nothing is solved again, unless the grid was solved to less than 1e-7.
-
-    Not in the paper.
-
-    Args:
-      sweep: a `pvmincq_jax.Sweep` or a `pvmincq_jax.TransportSweep`.
-      index: into the grid, (radius, gamma, margin), such as `pvmincq_jax.Choice.grid_index`.
-      exact: False for the vote as it is in the grid, whatever ``sweep.accuracy``.
-      even: whether the grid learnt with both classes equally heavy, as each of several classes does against the rest.
-
-    Returns: a `PVMinCq`.
-
-    Example:
-      >>> import pvmincq_jax as pvm
-      >>> task = pvm.datasets.moons_task("30", 0, per_class=8)
-      >>> figures = pvm.sweep(*task[:3], radii=[0.4, 0.6], margins=[0.5], gammas=[2.0], folds=2)
-      >>> model = model_at(figures, (1, 0, 0))
-      >>> float(model.radius), float(model.margin) < float(model.mu_max)
-      (0.6, True)
-    """
-    r, g, k = index
-    status = Status(int(sweep.status[r, g, k]))
-    if status != Status.SOLVED:
-        raise ValueError(f"index {tuple(index)}: no vote there; {status.sentence}")
-    family, found, radius, weights = sweep.voters[r][g], sweep.self_labels[r], sweep.radii[r], sweep.weights[r, g, k]
-    margin, mu_max = float(sweep.margins[k]), float(sweep.mu_max[r, g])
-    if exact and sweep.accuracy > accuracy(weights.dtype):
-        points = sweep.transports[r].moved if hasattr(sweep, "transports") else sweep.target
-        labels, shares = as_heavy(found.labels, found.weights) if even else (found.labels, found.weights)
-        sample, mask = found._replace(labels=labels, weights=shares), sweep.voter_mask[r]
-        model = learn_at(family, np.asarray(points), sample, mask, radius, margin, sweep.margin_unit)
-        return model._replace(labels=found.labels, label_weights=found.weights)
-    mu = margin * (mu_max if sweep.margin_unit == "fraction" else 1.0)
-    figures = weights, mu, mu_max, sweep.c_bound[r, g, k], sweep.kkt_residual[r, g, k]
-    return make_model(family, found, radius, *figures)
-
-
-def values_at(sweep: Any, x: Any) -> np.ndarray:
-    """The votes of a whole grid at new points. Nothing is solved again (not in the paper).
-
-    Args:
-      sweep: a `pvmincq_jax.Sweep` or a `pvmincq_jax.TransportSweep`.
-      x: ``[m, d]``.
-
-    Returns: ``[r, g, k, m]``; NaN where nothing was solved.
-
-    Example:
-      >>> import pvmincq_jax as pvm
-      >>> task = pvm.datasets.moons_task("30", 0, per_class=8)
-      >>> figures = pvm.sweep(*task[:3], radii=[0.4, 0.6], margins=[0.5], gammas=[2.0], folds=2)
-      >>> values_at(figures, task.test[:5]).shape
-      (2, 1, 1, 5)
-    """
-    rows = []
-    for families, weights in zip(sweep.voters, sweep.weights):
-        rows.append([own @ family.votes(x).T for family, own in zip(families, weights)])
-    return np.asarray(rows)
 
 
 def decision(model: Any, x: Any) -> Any:

@@ -6,8 +6,8 @@ import numpy as np
 
 from pvmincq_jax._types import MarginUnit
 from pvmincq_jax.adaptation.classes import class_numbers
+from pvmincq_jax.adaptation.labelled import LabelledGrid, Sweep, learn_grid
 from pvmincq_jax.adaptation.seats import MOST_VOTERS, everybody_and_folds, seat_voters, voter_masks
-from pvmincq_jax.adaptation.sweeps import LabelledGrid, Sweep, learn_grid
 from pvmincq_jax.matching.matching import ExpectedMatching
 from pvmincq_jax.matching.selflabel import SelfLabels
 from pvmincq_jax.voting.families import VoterKind, make_voters

@@ -5,7 +5,6 @@ own points are masked, so that every fold and radius is a lane of one shape; the
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -13,230 +12,19 @@ import numpy as np
 from pvmincq_jax._checks import check_margins, check_task, check_vector
 from pvmincq_jax._progress import Progress, progress_bar
 from pvmincq_jax._samples import check_folds
-from pvmincq_jax._types import ArrayLike, MarginUnit, RadiusUnit, Status, common_dtype
-from pvmincq_jax.adaptation.classes import as_heavy, class_numbers, lanes_ahead
-from pvmincq_jax.adaptation.coarse_grid import VoteBlocks, is_large, solve_coarsely
-from pvmincq_jax.adaptation.grid import Lanes, solve_grid
+from pvmincq_jax._types import ArrayLike, MarginUnit, RadiusUnit, common_dtype
+from pvmincq_jax.adaptation.classes import class_numbers
+from pvmincq_jax.adaptation.labelled import LabelledGrid, Sweep, carried_labels, check_solved, learn_grid
 from pvmincq_jax.adaptation.seats import MOST_VOTERS, Centers, everybody_and_folds, seat_voters, voter_masks
 from pvmincq_jax.matching.curve import PV_LEVELS, grid_radii
-from pvmincq_jax.matching.graph import RadiusGraph, check_reach, space_graph
-from pvmincq_jax.matching.matching import draw_matchings
-from pvmincq_jax.matching.selflabel import SelfLabels, carry_labels
+from pvmincq_jax.matching.graph import check_reach, space_graph
 from pvmincq_jax.matching.space import Metric, make_space
-from pvmincq_jax.voting.cbound import vote_loss
-from pvmincq_jax.voting.coarse import COARSE
 from pvmincq_jax.voting.families import VoterKind, make_voters, on_points
-from pvmincq_jax.voting.program import accuracy
 from pvmincq_jax.voting.voters import default_gammas
 
-__all__ = ["Sweep", "sweep"]
+__all__ = ["sweep"]
 
 MARGIN_FRACTIONS = (0.01, 0.05, 0.1, 0.2, 0.5)
-
-
-class Sweep(NamedTuple):
-    """Every figure of the grid; ``[r, g, k]`` counts radii, gammas, margins, and a fold axis comes first.
-
-    Attributes:
-      radii: absolute ``[r]``.
-      gammas: ``[g]``; NaN where the voters have none.
-      margins: as given ``[k]``.
-      margin_unit: "absolute" or "fraction".
-      source_risk: of the vote learnt without a fold, on that fold's source points ``[folds, r, g, k]``; NaN if not
-        solved.
-      pv: of the whole samples ``[r]``.
-      c_bound: of the vote learnt from all folds, on its self-labels ``[r, g, k]``.
-      self_risk: risk of that vote on its self-labels ``[r, g, k]``.
-      matched: number of target points with a label ``[r]``.
-      fold_matched: the same without each fold ``[folds, r]``.
-      status: of the vote learnt from all folds, `Status` codes ``[r, g, k]``.
-      fold_status: ``[folds, r, g, k]``.
-      kkt_residual: of the vote learnt from all folds ``[r, g, k]``; NaN where nothing was solved.
-      fold_kkt_residual: ``[folds, r, g, k]``.
-      mu_max: the largest margins of the votes learnt from all folds ``[r, g]``.
-      weights: of these votes ``[r, g, k, n]``; NaN if not solved, as are the values.
-      target_values: their values on the target points ``[r, g, k, m_t]``.
-      voters: the family that votes, for each radius and gamma.
-      self_labels: of the whole samples, one per radius.
-      source_labels: ``[m_s]``.
-      target: ``[m_t, d]``.
-      voter_mask: which voters take part ``[r, n]``.
-      accuracy: the largest KKT residual that counts as solved: 1e-7 (1e-2 in float32), or 1e-3 in a large grid.
-    """
-
-    radii: np.ndarray
-    gammas: np.ndarray
-    margins: np.ndarray
-    margin_unit: MarginUnit
-    source_risk: np.ndarray
-    pv: np.ndarray
-    c_bound: np.ndarray
-    self_risk: np.ndarray
-    matched: np.ndarray
-    fold_matched: np.ndarray
-    status: np.ndarray
-    fold_status: np.ndarray
-    kkt_residual: np.ndarray
-    fold_kkt_residual: np.ndarray
-    mu_max: np.ndarray
-    weights: np.ndarray
-    target_values: np.ndarray
-    voters: tuple[tuple[Any, ...], ...]
-    self_labels: tuple[SelfLabels, ...]
-    source_labels: np.ndarray
-    target: np.ndarray
-    voter_mask: np.ndarray
-    accuracy: float
-
-
-class LabelledGrid(NamedTuple):
-    """What there is to learn from, before any vote.
-
-    Attributes:
-      learning: source points learnt from ``[1 + folds, m_s]``, all of them first; the others are judged on.
-      found: self-labels of the learning points, for each row of ``learning`` and each class and radius.
-      masks: which voters take part ``[n]``, for the same.
-      radii: ``[r]``; once for each class if there are more than two.
-      source_labels: ``[m_s]``, or those of each class against the rest ``[c, m_s]``.
-      target: the learning points ``[m_t, d]``.
-    """
-
-    learning: np.ndarray
-    found: Sequence[Sequence[SelfLabels]]
-    masks: Sequence[Sequence[np.ndarray]]
-    radii: np.ndarray
-    source_labels: np.ndarray
-    target: np.ndarray
-
-
-def carried_labels(
-    graph: RadiusGraph,
-    labels: np.ndarray,
-    radii: np.ndarray,
-    learning: np.ndarray,
-    draws: int,
-    seed: int,
-    advance: Callable[[int], None] = lambda steps: None,
-) -> list[list[SelfLabels]]:
-    """One matching, or mean of several, per fold and radius, all from one graph; [1 + folds][classes x radii]."""
-
-    def one(rows: np.ndarray, radius: float) -> list[SelfLabels]:
-        advance(1)
-        drawn = draw_matchings(graph.within(radius, rows), draws, seed=seed)
-        return [carry_labels(drawn, own[rows]) for own in np.atleast_2d(labels)]
-
-    def each(kept: np.ndarray) -> list[SelfLabels]:
-        at_radii = [one(np.flatnonzero(kept), float(radius)) for radius in radii]
-        return [found for of_class in zip(*at_radii) for found in of_class]
-
-    return [each(kept) for kept in learning]
-
-
-def learn_grid(
-    task: LabelledGrid,
-    families: Sequence[Any],
-    gammas: np.ndarray,
-    margins: np.ndarray,
-    unit: MarginUnit,
-    learn_at: Any,
-    judge_at: Any,
-    *,
-    exact: bool | None = True,
-    mesh: jax.sharding.Mesh | None = None,
-    advance: Callable[[int], None] = lambda lanes: None,
-) -> Sweep:
-    """MinCq on every fold, radius, family and margin.
-
-    Args:
-      task: labels, folds and radii.
-      families: of voters, one per gamma.
-      gammas: what to call them ``[g]``.
-      margins: ``[k]``.
-      unit: of the margins.
-      learn_at: the learning points, as the families take them.
-      judge_at: the source points, as the families take them.
-      exact: see `sweep`; without it the points must be arrays.
-      mesh: see `solve_grid`.
-      advance: told the number of lanes that were just solved.
-
-    Returns: a `Sweep`.
-    """
-    folds, radii = len(task.learning), len(task.radii)
-    flat = [one for row in task.found for one in row]
-    held_out = np.repeat(~task.learning, radii, axis=0).astype(float)
-    labels, weights = (np.stack([getattr(one, name) for one in flat]) for name in ("labels", "weights"))
-    rows = np.atleast_2d(task.source_labels)
-    classes = len(rows)
-    truth = np.tile(np.repeat(rows, radii // classes, axis=0), (folds - 1, 1))
-    learnt_from = (labels, weights) if classes == 1 else as_heavy(labels, weights)
-    lanes = Lanes(*learnt_from, np.concatenate([np.stack(row) for row in task.masks]))
-    if exact is None:
-        exact = mesh is not None or not is_large(len(task.target), lambda: families[-1].votes(learn_at))
-    results = []
-    for family in families:
-        if exact:
-            votes = family.votes(learn_at)
-            figures = solve_grid(votes, lanes, margins, unit=unit, mesh=mesh, advance=advance)
-            values = figures.weights @ votes.T
-        else:
-            blocks = VoteBlocks(family, learn_at)
-            figures, values = solve_coarsely(lambda lane, own=blocks: own, lanes, margins, unit=unit, advance=advance)  # type: ignore[misc]
-        values = lanes_ahead(values, figures.mu_max, margins, unit, classes, radii // classes)
-        risk = lane_risks(values, labels, weights)
-        if folds > 1:
-            own = figures.weights[radii:]
-            judged = own @ family.votes(judge_at).T if exact else VoteBlocks(family, judge_at).values(own)
-            judged = lanes_ahead(judged, figures.mu_max[radii:], margins, unit, classes, radii // classes)
-            fold_risk = lane_risks(judged, truth, held_out[radii:])
-        else:
-            fold_risk = np.empty((0, len(margins)))
-        results.append((figures, values[:radii], risk[:radii], fold_risk))
-
-    def gather(fields: Sequence[np.ndarray], *first: int) -> np.ndarray:
-        """One field of every family, lanes [first.., r] and what comes after them, gammas behind the radii."""
-        return np.stack([field.reshape(*first, radii, *field.shape[1:]) for field in fields], axis=len(first) + 1)
-
-    def whole(name: str) -> np.ndarray:
-        return gather([getattr(figures, name)[:radii] for figures, *_ in results])
-
-    def each_fold(name: str) -> np.ndarray:
-        return gather([getattr(figures, name)[radii:] for figures, *_ in results], folds - 1)
-
-    matched = np.array([int(np.sum(one.weights > 0)) for one in flat]).reshape(folds, radii)
-    return Sweep(
-        radii=task.radii,
-        gammas=gammas,
-        margins=margins,
-        margin_unit=unit,
-        source_risk=gather([result[3] for result in results], folds - 1),
-        pv=np.array([one.pv for one in task.found[0]]),
-        c_bound=whole("c_bound"),
-        self_risk=gather([result[2] for result in results]),
-        matched=matched[0],
-        fold_matched=matched[1:],
-        status=whole("status"),
-        fold_status=each_fold("status"),
-        kkt_residual=whole("kkt_residual"),
-        fold_kkt_residual=each_fold("kkt_residual"),
-        mu_max=whole("mu_max"),
-        weights=whole("weights"),
-        target_values=gather([result[1] for result in results]),
-        voters=(tuple(families),) * radii,
-        self_labels=tuple(task.found[0]),
-        source_labels=task.source_labels,
-        target=task.target,
-        voter_mask=lanes.mask[:radii],
-        accuracy=accuracy(results[0][0].weights.dtype) if exact else COARSE,
-    )
-
-
-def lane_risks(values: np.ndarray, labels: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """`pvmincq_jax.vote_risk` of each lane: values ``[L, k, m]``, labels and weights ``[L, m]`` -> ``[L, k]``."""
-    loss = vote_loss(values, labels[:, None, :])
-    with np.errstate(invalid="ignore"):
-        shares = weights / np.sum(weights, axis=1, keepdims=True)
-    # A point of weight 0 counts for nothing, even one whose value is not a number.
-    return np.sum(np.where(weights[:, None, :] > 0, loss, 0.0) * shares[:, None, :], axis=-1)
 
 
 def sweep(
@@ -358,13 +146,3 @@ def grid_gammas(gammas: ArrayLike | Sequence[float] | None, target: np.ndarray, 
             raise ValueError(f"gammas are for Gaussian voters (voters='rbf'); they are {gammas}")
         return np.array([np.nan])
     return default_gammas(target) if gammas is None else check_vector("gammas", gammas)
-
-
-def check_solved(*status: np.ndarray) -> None:
-    """Some point of the grid has a vote; if none has, an error that says why."""
-    codes = np.concatenate([np.ravel(codes) for codes in status])
-    if not np.any(codes == Status.SOLVED):
-        reasons = [f"{Status(code).sentence} ({int(np.sum(codes == code))} points)" for code in np.unique(codes)]
-        raise ValueError(
-            f"no point of the grid could be solved: {'; '.join(reasons)}. Give smaller margins or larger radii"
-        )

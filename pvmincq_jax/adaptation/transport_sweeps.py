@@ -15,10 +15,12 @@ from pvmincq_jax._progress import Progress, progress_bar
 from pvmincq_jax._types import ArrayLike, MarginUnit, RadiusUnit, common_dtype
 from pvmincq_jax.adaptation.coarse_grid import VoteBlocks, is_large, solve_coarsely
 from pvmincq_jax.adaptation.grid import Lanes, solve_grid
-from pvmincq_jax.adaptation.model import PVMinCq, learn_at
+from pvmincq_jax.adaptation.labelled import check_solved
+from pvmincq_jax.adaptation.learn import learn_at
+from pvmincq_jax.adaptation.model import PVMinCq
 from pvmincq_jax.adaptation.moves import plan_moves
 from pvmincq_jax.adaptation.seats import MOST_VOTERS, seat_moved
-from pvmincq_jax.adaptation.sweeps import check_solved, grid_gammas
+from pvmincq_jax.adaptation.sweeps import grid_gammas
 from pvmincq_jax.adaptation.transport import Transport, pv_transport
 from pvmincq_jax.matching.curve import grid_radii
 from pvmincq_jax.matching.selflabel import SelfLabels

@@ -14,15 +14,11 @@ from pvmincq_jax._progress import Progress, progress_bar
 from pvmincq_jax._samples import check_folds
 from pvmincq_jax._types import ArrayLike, MarginUnit, common_dtype
 from pvmincq_jax.adaptation.criteria import Choice, Criterion, choose, rs_pv_cbound
-from pvmincq_jax.adaptation.model import PVMinCq, model_at
+from pvmincq_jax.adaptation.labelled import LabelledGrid, Sweep, check_solved, learn_grid
+from pvmincq_jax.adaptation.learn import model_at
+from pvmincq_jax.adaptation.model import PVMinCq
 from pvmincq_jax.adaptation.seats import everybody_and_folds
-from pvmincq_jax.adaptation.sweeps import (
-    MARGIN_FRACTIONS,
-    LabelledGrid,
-    Sweep,
-    check_solved,
-    learn_grid,
-)
+from pvmincq_jax.adaptation.sweeps import MARGIN_FRACTIONS
 from pvmincq_jax.adaptation.views import (
     ViewMatching,
     Views,
