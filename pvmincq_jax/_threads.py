@@ -15,6 +15,11 @@ _inside = 0
 _limit: Any = None
 
 
+def core_count() -> int:
+    """How many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def device_for_each_core() -> int:
     """Asks JAX for a CPU device for each core, if it has not started and the user has not asked for any.
 
@@ -24,7 +29,7 @@ def device_for_each_core() -> int:
     Returns: how many devices there are.
     """
     asked = jax.config.jax_num_cpu_devices != -1 or "device_count" in os.environ.get("XLA_FLAGS", "")  # type: ignore[attr-defined]
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = core_count()
     threads = os.environ.get("OMP_NUM_THREADS", "")
     cores = min(cores, int(threads)) if threads.isdigit() else cores
     # JAX refuses once it has started: there is then what there is.

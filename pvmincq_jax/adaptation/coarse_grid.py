@@ -7,14 +7,13 @@ solved here to `COARSE`, and `pvmincq_jax.model_at` solves the point that was ch
 Votes come some rows at a time: second moments are sums over the points, and so is what an exact solution needs of them.
 """
 
-import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 
-from pvmincq_jax._threads import one_blas_thread
+from pvmincq_jax._threads import core_count, one_blas_thread
 from pvmincq_jax._types import MarginUnit, Status
 from pvmincq_jax.adaptation.grid import Figures, Lanes
 from pvmincq_jax.voting.coarse import COARSE, coarse_weights
@@ -89,9 +88,8 @@ def solve_coarsely(
         weights, *others = _solve_lane(blocks, own.labels, own.weights, own.mask, margins, unit)
         return blocks.values(weights), weights, *others
 
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     found = []
-    with one_blas_thread(), ThreadPoolExecutor(cores) as pool:
+    with one_blas_thread(), ThreadPoolExecutor(core_count()) as pool:
         for figures in pool.map(one, range(len(lanes.labels))):
             found.append(figures)
             advance(1)

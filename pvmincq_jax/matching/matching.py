@@ -10,13 +10,13 @@ that the graph does not tell apart, so each of them is as likely to be matched, 
 permutation is as likely as any other; in general, not all maximum matchings are equally likely.
 """
 
-import os
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import numpy as np
 
 from pvmincq_jax._checks import check_count
+from pvmincq_jax._threads import core_count
 from pvmincq_jax._types import ArrayLike
 from pvmincq_jax.matching.augment import BLOCK, draw_strands
 from pvmincq_jax.matching.graph import RadiusGraph, radius_graph, space_graph
@@ -174,7 +174,7 @@ def draw_matchings(graph: RadiusGraph, draws: int, *, seed: int = 0) -> Matching
     """
     draws, seed = check_count("draws", draws, 1), check_count("seed", seed, 0)
     first = draw_strands(graph, seed, [0])
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = core_count()
     # Calls small enough for the memory, large enough for arrays to pay, and one for each core at least.
     strands = max(1, min(BLOCK // max(1, graph.neighbours.size), max(4, -(-(draws - 1) // cores))))
     calls = [range(start, min(start + strands, draws)) for start in range(1, draws, strands)]
