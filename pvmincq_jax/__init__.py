@@ -70,7 +70,8 @@ from pvmincq_jax.adaptation.labelled import Sweep
 from pvmincq_jax.adaptation.sweeps import sweep
 from pvmincq_jax.adaptation.transport import Transport, barycentres, move, pv_transport, stay
 from pvmincq_jax.adaptation.moves import own_scale
-from pvmincq_jax.adaptation.transport_sweeps import TransportSweep, pv_transport_mincq, transport_sweep
+from pvmincq_jax.adaptation.moved_grid import TransportSweep
+from pvmincq_jax.adaptation.transport_sweeps import pv_transport_mincq, transport_sweep
 from pvmincq_jax.adaptation.criteria import (
     Choice,
     Criterion,

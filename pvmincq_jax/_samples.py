@@ -10,6 +10,9 @@ from pvmincq_jax._types import ArrayLike
 
 __all__: list[str] = []
 
+# Points up to which all distances between them are kept at once, 32 MB.
+_FEW = 2000
+
 
 class Sample(NamedTuple):
     """A task's arrays, checked, in float64 and in canonical order.
@@ -48,7 +51,12 @@ def canonical_order(points: np.ndarray, labels: np.ndarray | None = None) -> np.
       array([2, 1, 0])
     """
     columns = [*points.T] if labels is None else [*points.T, labels]
-    # Sorting compares numbers, so -0 and 0 tie.
+    # The first few columns decide, as a rule. Sorting compares numbers, so -0 and 0 tie.
+    for count in (1, 8, 64):
+        first = columns[:count]
+        order = np.lexsort(first[::-1])
+        if count < len(columns) and not np.any(np.all([np.diff(column[order]) == 0 for column in first], axis=0)):
+            return order
     return np.lexsort(columns[::-1])
 
 
@@ -132,11 +140,18 @@ def spread_rows(points: np.ndarray, most: int, seed: int) -> np.ndarray:
     places = points[order]
     rng = np.random.default_rng(seed)
     chosen = [int(rng.integers(len(places)))]
-    nearest = squared_distances(places, places[chosen])[:, 0]
+    # All distances at once are a product of matrices; of many points, they are taken as they are needed.
+    between = squared_distances(places, places) if len(places) <= _FEW else None
+
+    def from_last() -> np.ndarray:
+        last = chosen[-1:]
+        return (squared_distances(places, places[last]) if between is None else between[:, last])[:, 0]
+
+    nearest = from_last()
     while len(chosen) < most and np.any(nearest > 0):
         up_to = np.cumsum(nearest / np.max(nearest))
         chosen.append(int(np.searchsorted(up_to, rng.random() * up_to[-1], side="right")))
-        nearest = np.minimum(nearest, squared_distances(places, places[chosen[-1:]])[:, 0])
+        nearest = np.minimum(nearest, from_last())
     return order[chosen]
 
 

@@ -10,23 +10,17 @@ from typing import Any
 import numpy as np
 
 from pvmincq_jax._types import MarginUnit
-from pvmincq_jax.adaptation.classes import ahead, as_heavy, class_numbers
-from pvmincq_jax.adaptation.coarse_grid import VoteBlocks, is_large, solve_coarsely
+from pvmincq_jax.adaptation.classes import class_numbers
 from pvmincq_jax.adaptation.criteria import Choice, choose
-from pvmincq_jax.adaptation.grid import Lanes, solve_grid
-from pvmincq_jax.adaptation.labelled import Sweep, check_solved
+from pvmincq_jax.adaptation.labelled import Sweep
 from pvmincq_jax.adaptation.learn import model_at
 from pvmincq_jax.adaptation.model import PVMinCq
+from pvmincq_jax.adaptation.moved_grid import TransportSweep, learn_on_moved
 from pvmincq_jax.adaptation.moves import plan_moves
 from pvmincq_jax.adaptation.ratio import Ratio
-from pvmincq_jax.adaptation.seats import MOST_VOTERS
 from pvmincq_jax.adaptation.sweeps import grid_gammas
-from pvmincq_jax.adaptation.transport import Transport
-from pvmincq_jax.adaptation.transport_sweeps import TransportSweep, moved_seats
 from pvmincq_jax.matching.space import Metric
-from pvmincq_jax.voting.coarse import COARSE
-from pvmincq_jax.voting.families import VoterKind, make_voters
-from pvmincq_jax.voting.program import accuracy
+from pvmincq_jax.voting.families import VoterKind
 
 __all__: list[str] = []
 
@@ -57,80 +51,6 @@ def by_class(sweep: Sweep, labels: np.ndarray) -> tuple[Sweep, ...]:
     status = np.max([view.status for view in views], axis=0)
     fold_status = np.max([view.fold_status for view in views], axis=0)
     return tuple(view._replace(status=status, fold_status=fold_status) for view in views)
-
-
-def moved_classes(
-    transports: Sequence[Transport],
-    labels: np.ndarray,
-    target: np.ndarray,
-    gammas: np.ndarray,
-    margins: np.ndarray,
-    unit: MarginUnit,
-    voters: VoterKind,
-    most_voters: int = MOST_VOTERS,
-    seed: int = 0,
-) -> tuple[TransportSweep, ...]:
-    """`learn_on_moved` for each class against the rest; the classes share the votes on the moved points.
-
-    Args:
-      transports: one for each radius.
-      labels: of each class against the rest ``[c, m_s]``.
-      target: ``[m_t, d]``.
-      gammas: ``[g]``.
-      margins: ``[k]``.
-      unit: of the margins.
-      voters: who votes.
-      most_voters: see `pvmincq_jax.transport_sweep`.
-      seed: of the voters' places.
-
-    Returns: the grid of each class.
-    """
-    seats = [moved_seats(voters, one, most_voters, seed) for one in transports]
-    families = [[make_voters(voters, places, float(g)) for g in gammas] for places, _ in seats]
-    everybody = np.ones(families[0][0].votes(target[:1]).shape[1], bool)
-    masks = np.stack([everybody if mask is None else mask for _, mask in seats])
-    exact = not is_large(labels.shape[1], lambda: families[0][-1].votes(transports[0].moved))
-    figures, moved, there = [], [], []
-    for transport, row, mask in zip(transports, families, masks):
-        sample = as_heavy(labels, np.broadcast_to(np.asarray(transport.weights), labels.shape))
-        lanes = Lanes(*sample, np.tile(mask, (len(labels), 1)))
-        for family in row:
-            blocks = VoteBlocks(family, np.asarray(transport.moved))
-            if exact:
-                figures.append(solve_grid(family.votes(transport.moved), lanes, margins, unit=unit))
-            else:
-                figures.append(solve_coarsely(lambda lane, own=blocks: own, lanes, margins, unit=unit)[0])  # type: ignore[misc]
-            mu = margins * (figures[-1].mu_max[:, None] if unit == "fraction" else 1.0)
-            scaled = figures[-1].weights / np.broadcast_to(mu, (len(labels), len(margins)))[..., None]
-            moved.append(ahead(blocks.values(scaled)))
-            there.append(ahead(VoteBlocks(family, target).values(scaled)))
-
-    def gather(fields: Sequence[np.ndarray]) -> np.ndarray:
-        """Classes first ``[c, r, g, ...]``."""
-        stacked = np.stack(fields, axis=1)
-        return stacked.reshape(len(labels), len(transports), len(gammas), *stacked.shape[2:])
-
-    found = {name: gather([getattr(one, name) for one in figures]) for name in figures[0]._fields}
-    found |= {"moved_values": gather(moved), "target_values": gather(there)}
-    check_solved(np.max(found["status"], axis=0))
-    found["status"] = np.broadcast_to(np.max(found["status"], axis=0), found["status"].shape)
-    return tuple(
-        TransportSweep(
-            radii=np.array([float(transport.radius) for transport in transports]),
-            gammas=gammas,
-            margins=margins,
-            margin_unit=unit,
-            pv=np.array([float(transport.pv) for transport in transports]),
-            voters=tuple(map(tuple, families)),
-            transports=tuple(transports),
-            source_labels=own,
-            target=target,
-            voter_mask=masks,
-            accuracy=accuracy(target.dtype) if exact else COARSE,
-            **{name: field[number] for name, field in found.items()},
-        )
-        for number, own in enumerate(labels)
-    )
 
 
 def unmatched(sweeps: Sequence[Any]) -> np.ndarray:
@@ -248,7 +168,8 @@ def fit_transport_classes(
         source, class_numbers(labels).astype(source.dtype), target, radii, "absolute",
         identity=None, on_own_scale=own_scale, even=even, ratio=None, draws=draws, seed=seed, metric=metric,
     )  # fmt: skip
-    grid = grid_gammas(gammas, target, voters), margins, margin_unit, voters, most_voters, seed
-    sweeps = check_matched(moved_classes([make() for make in makers], labels, target, *grid), names)
+    grid = target, grid_gammas(gammas, target, voters), margins, margin_unit, voters
+    moved = learn_on_moved([make() for make in makers], labels, *grid, most_voters=most_voters, seed=seed)
+    sweeps = check_matched(moved, names)
     choice = choose(sweeps[0], class_scores(sweeps, criterion))
     return class_model(sweeps, choice.grid_index), choice, sweeps

@@ -23,7 +23,7 @@ from pvmincq_jax._checks import check_count
 from pvmincq_jax._samples import canonical_order
 from pvmincq_jax._types import MarginUnit, Status
 from pvmincq_jax.adaptation.labelled import Sweep
-from pvmincq_jax.adaptation.transport_sweeps import TransportSweep
+from pvmincq_jax.adaptation.moved_grid import TransportSweep
 
 __all__ = [
     "Choice",

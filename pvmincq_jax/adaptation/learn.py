@@ -5,15 +5,20 @@ from typing import Any
 import numpy as np
 
 from pvmincq_jax._checks import check_margins
+from pvmincq_jax._threads import one_blas_thread
 from pvmincq_jax._types import ArrayLike, MarginUnit, Status
 from pvmincq_jax.adaptation.classes import as_heavy
-from pvmincq_jax.adaptation.coarse_grid import EXACT_POINTS, compressed
+from pvmincq_jax.adaptation.coarse_grid import compressed, is_large
 from pvmincq_jax.adaptation.grid import Lanes, solve_grid
 from pvmincq_jax.adaptation.model import PVMinCq, make_model
 from pvmincq_jax.matching.selflabel import SelfLabels
+from pvmincq_jax.voting.coarse import exact_weights
 from pvmincq_jax.voting.program import accuracy
 
 __all__ = ["model_at", "values_at"]
+
+# Voters up to which a vote is solved without compiling: its cost is the cube of their number, not of their rank.
+_MOST_ON_HOST = 1000
 
 
 def learn_vote(
@@ -62,14 +67,48 @@ def learn_at(
     margin: float,
     unit: MarginUnit,
 ) -> PVMinCq:
-    """`learn_vote` from the points ``[m, d]``: those without a label are left out, and many are compressed to few."""
+    """`learn_vote` from the points ``[m, d]``: those without a label are left out, and many are compressed to few.
+
+    The vote of a large sample is solved without compiling, which would take longer than all the rest, unless that
+    solution falls short of the accuracy of any other.
+    """
     rows = found.weights > 0
-    if np.sum(rows) <= max(EXACT_POINTS, len(mask) + 1):
+    if not is_large(int(np.sum(rows)), lambda: family.votes(points[rows])):
         return learn_vote(family, family.votes(points), found, mask, radius, margin, unit)
     votes, labels, weights = compressed(family, points[rows], found.labels[rows], found.weights[rows])
-    small = learn_vote(family, votes, found._replace(labels=labels, weights=weights), mask, radius, margin, unit)
+    small = found._replace(labels=labels, weights=weights)
+    model = _learn_on_host(family, votes, small, mask, radius, margin, unit)
+    if model is None:
+        model = learn_vote(family, votes, small, mask, radius, margin, unit)
     whole = [np.asarray(field, votes.dtype) for field in (found.labels, found.weights)]
-    return small._replace(labels=whole[0], label_weights=whole[1])
+    return model._replace(labels=whole[0], label_weights=whole[1])
+
+
+def _learn_on_host(
+    family: Any,
+    votes: np.ndarray,
+    found: SelfLabels,
+    mask: np.ndarray,
+    radius: ArrayLike,
+    margin: float,
+    unit: MarginUnit,
+) -> PVMinCq | None:
+    """`learn_vote` on points of equal weight, by `exact_weights`; None if it is for `learn_vote` to say why not."""
+    own = votes[:, mask].astype(float)
+    margins = found.labels @ own / len(own)
+    mu_max = np.mean(np.abs(margins))
+    mu = float(margin) * (mu_max if unit == "fraction" else 1.0)
+    if len(margins) > _MOST_ON_HOST or not 0 < mu <= mu_max:
+        return None
+    root = own / np.sqrt(len(own))
+    with one_blas_thread():
+        solved, residual = exact_weights(root, margins, np.array([mu]))
+    if not residual[0] <= accuracy(votes.dtype):
+        return None
+    weights = np.zeros(len(mask), votes.dtype)
+    weights[mask] = solved[0]
+    c_bound = 1 - (solved[0] @ margins) ** 2 / np.sum((root @ solved[0]) ** 2)
+    return make_model(family, found, radius, weights, mu, mu_max, c_bound, residual[0])
 
 
 def model_at(sweep: Any, index: tuple[int, int, int], *, exact: bool = True, even: bool = False) -> PVMinCq:

@@ -8,7 +8,7 @@ import numpy as np
 from pvmincq_jax._distances import squared_distances
 from pvmincq_jax._samples import canonical_order
 from pvmincq_jax.adaptation.criteria import class_ratio_gap, normalised_cut, where_solved
-from pvmincq_jax.adaptation.transport_sweeps import TransportSweep
+from pvmincq_jax.adaptation.moved_grid import TransportSweep
 
 __all__ = ["at_rest", "energy_distance", "map_price", "moved_risk", "transport_criterion"]
 

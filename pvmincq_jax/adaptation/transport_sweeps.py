@@ -1,11 +1,9 @@
 """MinCq on moved source points, at one point and over the grid of radii x gammas x margins.
 
-Matchings are drawn on the host, once per radius. Each radius moves the points elsewhere, so that every radius and gamma
-has votes of its own, and is a lane of the engine.
+Matchings are drawn on the host, once per radius; `pvmincq_jax.adaptation.moved_grid` learns on what they moved.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
 
 import jax
 import numpy as np
@@ -13,84 +11,20 @@ import numpy as np
 from pvmincq_jax._checks import check_margins, check_task
 from pvmincq_jax._progress import Progress, progress_bar
 from pvmincq_jax._types import ArrayLike, MarginUnit, RadiusUnit, common_dtype
-from pvmincq_jax.adaptation.coarse_grid import VoteBlocks, is_large, solve_coarsely
-from pvmincq_jax.adaptation.grid import Lanes, solve_grid
-from pvmincq_jax.adaptation.labelled import check_solved
 from pvmincq_jax.adaptation.learn import learn_at
 from pvmincq_jax.adaptation.model import PVMinCq
+from pvmincq_jax.adaptation.moved_grid import TransportSweep, learn_on_moved, moved_labels, moved_seats
 from pvmincq_jax.adaptation.moves import plan_moves
-from pvmincq_jax.adaptation.seats import MOST_VOTERS, seat_moved
+from pvmincq_jax.adaptation.seats import MOST_VOTERS
 from pvmincq_jax.adaptation.sweeps import grid_gammas
-from pvmincq_jax.adaptation.transport import Transport, pv_transport
+from pvmincq_jax.adaptation.transport import pv_transport
 from pvmincq_jax.matching.curve import grid_radii
-from pvmincq_jax.matching.selflabel import SelfLabels
 from pvmincq_jax.matching.space import Metric
-from pvmincq_jax.voting.coarse import COARSE
 from pvmincq_jax.voting.families import VoterKind, make_voters
-from pvmincq_jax.voting.program import accuracy
 
-__all__ = ["TransportSweep", "pv_transport_mincq", "transport_sweep"]
+__all__ = ["pv_transport_mincq", "transport_sweep"]
 
 MARGIN_FRACTIONS = (0.05, 0.2, 0.5)
-
-
-class TransportSweep(NamedTuple):
-    """Every vote of the grid; ``[r, g, k]`` counts radii, gammas, margins.
-
-    Attributes:
-      radii: absolute ``[r]``; 0 where nobody was matched, see `pvmincq_jax.stay`. With domains on their own scales
-        they come in two runs, the second on the target's scale.
-      gammas: ``[g]``; NaN where the voters have none.
-      margins: as given ``[k]``.
-      margin_unit: "absolute" or "fraction".
-      pv: ``[r]``.
-      c_bound: of the vote on the moved points, with their true labels ``[r, g, k]``.
-      status: `Status` codes ``[r, g, k]``.
-      kkt_residual: ``[r, g, k]``.
-      mu_max: the largest margins ``[r, g]``.
-      weights: of the votes ``[r, g, k, n]``; NaN if not solved, as are the values.
-      moved_values: the vote on the moved points ``[r, g, k, m_s]``.
-      target_values: the vote on the target points ``[r, g, k, m_t]``.
-      voters: the family that votes, for each radius and gamma.
-      transports: one per radius.
-      source_labels: ``[m_s]``.
-      target: ``[m_t, d]``.
-      voter_mask: which voters take part ``[r, n]``.
-      accuracy: the largest KKT residual that counts as solved, as in `pvmincq_jax.Sweep`.
-      ratio: the share of +1 that the target is taken to have; None for that of ``source_labels``.
-      classes: of how many classes +1 is one, against the rest.
-    """
-
-    radii: np.ndarray
-    gammas: np.ndarray
-    margins: np.ndarray
-    margin_unit: MarginUnit
-    pv: np.ndarray
-    c_bound: np.ndarray
-    status: np.ndarray
-    kkt_residual: np.ndarray
-    mu_max: np.ndarray
-    weights: np.ndarray
-    moved_values: np.ndarray
-    target_values: np.ndarray
-    voters: tuple[tuple[Any, ...], ...]
-    transports: tuple[Transport, ...]
-    source_labels: np.ndarray
-    target: np.ndarray
-    voter_mask: np.ndarray
-    accuracy: float
-    ratio: float | None = None
-    classes: int = 2
-
-    @property
-    def self_labels(self) -> tuple[SelfLabels, ...]:
-        """The learning samples, one per radius: moved points with their true labels."""
-        return tuple(moved_labels(transport, self.source_labels) for transport in self.transports)
-
-
-def moved_labels(transport: Transport, source_labels: np.ndarray) -> SelfLabels:
-    """The labels of moved points, each as heavy as it is matched."""
-    return SelfLabels(source_labels, np.asarray(transport.weights), float(transport.pv), transport.pairs)
 
 
 def pv_transport_mincq(
@@ -153,10 +87,6 @@ def pv_transport_mincq(
     everybody = np.ones(family.votes(places[:1]).shape[1], bool)
     learnt = np.asarray(transport.moved), found, everybody if mask is None else mask
     return learn_at(family, *learnt, radius, margin, margin_unit)
-
-
-def moved_seats(voters: VoterKind, transport: Transport, most: int, seed: int) -> tuple[np.ndarray, np.ndarray | None]:
-    return seat_moved(voters, np.asarray(transport.moved), np.asarray(transport.weights) > 0, most, seed)
 
 
 def transport_sweep(
@@ -249,8 +179,8 @@ def transport_sweep(
         for make in makers:
             transports.append(make())
             advance(1)
-        found = learn_on_moved(
-            transports, labels, target, gammas, margins, margin_unit, voters,
+        (found,) = learn_on_moved(
+            transports, labels[None], target, gammas, margins, margin_unit, voters,
             most_voters=most_voters, seed=seed, exact=exact, mesh=mesh, advance=advance,
         )  # fmt: skip
         return found._replace(ratio=float(np.mean(labels > 0)) if ratio is None else float(ratio))
@@ -260,80 +190,3 @@ def check_ratio(ratio: float | None) -> None:
     """The share of a class is between 0 and 1."""
     if ratio is not None and not 0 < ratio < 1:
         raise ValueError(f"ratio must be None or the share of +1 in the target, between 0 and 1; it is {ratio!r}")
-
-
-def learn_on_moved(
-    transports: Sequence[Transport],
-    source_labels: np.ndarray,
-    target: np.ndarray,
-    gammas: np.ndarray,
-    margins: np.ndarray,
-    unit: MarginUnit = "fraction",
-    voters: VoterKind = "rbf",
-    *,
-    most_voters: int = MOST_VOTERS,
-    seed: int = 0,
-    exact: bool | None = None,
-    mesh: jax.sharding.Mesh | None = None,
-    advance: Callable[[int], None] = lambda lanes: None,
-) -> TransportSweep:
-    """Learns on moved points that are already there, whatever moved them.
-
-    Args:
-      transports: one for each radius, e.g. of `pvmincq_jax.barycentres`.
-      source_labels: ``[m_s]``.
-      target: ``[m_t, d]``.
-      gammas: ``[g]``.
-      margins: ``[k]``.
-      unit: how to read ``margins``.
-      voters: see `transport_sweep`.
-      most_voters: see `transport_sweep`.
-      seed: of the voters' places.
-      exact: see `transport_sweep`.
-      mesh: see `transport_sweep`.
-      advance: told the number of lanes that were just solved.
-
-    Returns: a `TransportSweep`.
-    """
-    seats = [moved_seats(voters, one, most_voters, seed) for one in transports]
-    families = [[make_voters(voters, places, float(g)) for g in gammas] for places, _ in seats]
-    flat = [(one, family) for one, row in zip(transports, families) for family in row]
-
-    def votes(lane: int) -> np.ndarray:
-        transport, family = flat[lane]
-        return family.votes(transport.moved)
-
-    def blocks(lane: int) -> VoteBlocks:
-        transport, family = flat[lane]
-        return VoteBlocks(family, np.asarray(transport.moved))
-
-    everybody = np.ones(families[0][0].votes(target[:1]).shape[1], bool)
-    mask = np.stack([everybody if mask is None else mask for _, mask in seats])
-    weights = np.stack([np.asarray(one.weights) for one, _ in flat])
-    lanes = Lanes(np.stack([source_labels for _ in flat]), weights, np.repeat(mask, len(gammas), axis=0))
-    if exact is None:
-        exact = mesh is not None or not is_large(len(source_labels), lambda: votes(len(gammas) - 1))
-    if exact:
-        figures = solve_grid(votes, lanes, margins, unit=unit, mesh=mesh, advance=advance)
-        moved = np.stack([own @ votes(lane).T for lane, own in enumerate(figures.weights)])
-    else:
-        figures, moved = solve_coarsely(blocks, lanes, margins, unit=unit, advance=advance)
-    check_solved(figures.status)
-    grid = len(transports), len(gammas)
-    there = np.stack([VoteBlocks(family, target).values(own) for own, (_, family) in zip(figures.weights, flat)])
-    return TransportSweep(
-        radii=np.array([float(transport.radius) for transport in transports]),
-        gammas=gammas,
-        margins=margins,
-        margin_unit=unit,
-        pv=np.array([float(transport.pv) for transport in transports]),
-        moved_values=moved.reshape(*grid, *moved.shape[1:]),
-        target_values=there.reshape(*grid, *there.shape[1:]),
-        voters=tuple(map(tuple, families)),
-        transports=tuple(transports),
-        source_labels=source_labels,
-        target=target,
-        voter_mask=mask,
-        accuracy=accuracy(figures.weights.dtype) if exact else COARSE,
-        **{name: field.reshape(*grid, *field.shape[1:]) for name, field in figures._asdict().items()},
-    )

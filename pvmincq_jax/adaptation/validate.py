@@ -19,11 +19,12 @@ from pvmincq_jax.adaptation.labelled import Sweep
 from pvmincq_jax.adaptation.learn import model_at
 from pvmincq_jax.adaptation.model import PVMinCq
 from pvmincq_jax.adaptation.moved_criteria import TransportCriterion, at_rest, transport_criterion
+from pvmincq_jax.adaptation.moved_grid import TransportSweep
 from pvmincq_jax.adaptation.ratio import Ratio, estimate_ratio
 from pvmincq_jax.adaptation.seats import MOST_VOTERS, Centers
 from pvmincq_jax.adaptation.sweeps import MARGIN_FRACTIONS, sweep
 from pvmincq_jax.adaptation.transport_sweeps import MARGIN_FRACTIONS as MOVED_FRACTIONS
-from pvmincq_jax.adaptation.transport_sweeps import TransportSweep, transport_sweep
+from pvmincq_jax.adaptation.transport_sweeps import transport_sweep
 from pvmincq_jax.matching.space import Metric
 from pvmincq_jax.voting.families import VoterKind
 

@@ -17,6 +17,9 @@ from pvmincq_jax._types import Array, ArrayLike
 __all__ = ["MatchedSpread", "matched_spread"]
 
 _Map = Callable[[Any], Any]
+# With more features than these, all distances by a product of matrices are cheaper than those of the pairs alone, up to
+# 32 MB of them.
+_MANY_FEATURES, _ALL_PAIRS = 32, 1 << 22
 
 
 class MatchedSpread(NamedTuple):
@@ -115,6 +118,8 @@ def host_spread(
         return csr_array((share, (source_index, target_index)), shape=(size, target.shape[0])) @ target
 
     def squares(moved: np.ndarray) -> np.ndarray:
+        if target.shape[1] > _MANY_FEATURES and size * len(target) <= _ALL_PAIRS:
+            return squared_distances(moved, target)[source_index, target_index]
         square = np.zeros(len(pair_weights))
         for k in range(target.shape[1]):
             square += (target[target_index, k] - moved[source_index, k]) ** 2

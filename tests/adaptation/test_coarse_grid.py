@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import pvmincq_jax as pvm
-from pvmincq_jax.adaptation import coarse_grid, learn
+from pvmincq_jax.adaptation import coarse_grid
 from pvmincq_jax.adaptation.coarse_grid import VoteBlocks, compressed, is_large
 from pvmincq_jax.datasets import moons_task
 
@@ -42,7 +42,7 @@ def test_near_the_exact_grid(task, form):
 @pytest.mark.parametrize("form", ["label", "transport"])
 def test_the_chosen_vote_is_exact(task, form, monkeypatch):
     """Also where its many points are compressed to few."""
-    monkeypatch.setattr(learn, "EXACT_POINTS", 10)
+    monkeypatch.setattr(coarse_grid, "EXACT_POINTS", 10)
     exact, coarse = _sweeps(task, form, most_voters=25)
     for index in [(0, 1, 0), (1, 0, 2)]:
         first, second = (pvm.model_at(one, index) for one in (exact, coarse))

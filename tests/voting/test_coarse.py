@@ -1,9 +1,9 @@
-"""MinCq to three digits: every kind of problem beside Clarabel, and a residual that does not flatter."""
+"""MinCq without compiling, to three digits and to nine: every kind of problem beside Clarabel, an honest residual."""
 
 import numpy as np
 import pytest
 
-from pvmincq_jax.voting.coarse import COARSE, coarse_weights
+from pvmincq_jax.voting.coarse import COARSE, coarse_weights, exact_weights
 from tests.problems import FRACTIONS, KINDS, clarabel_objective, moments, random_problem
 
 SEEDS = range(6)
@@ -26,6 +26,23 @@ def test_agrees_with_clarabel(kind: str) -> None:
             # An equality that is missed by the residual moves the objective by about twice that much, and by more next
             # to mu_max.
             assert abs(objective / least - 1) <= (4 * error + 1e-6 if fraction <= 0.9 else 2 * COARSE)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_from_a_factor_it_is_exact(kind: str) -> None:
+    """From small margins to mu_max itself. What is feasible, and how good it is, is computed here from the votes."""
+    for seed in range(2):
+        root, margins, _ = moments(random_problem(kind, seed))
+        fractions = np.array([fraction for fraction in FRACTIONS if fraction >= 1e-4])
+        mus = fractions * np.mean(np.abs(margins))
+        weights, residual = exact_weights(root, margins, mus)
+        assert np.all(residual <= 1e-7)
+        assert np.all(np.abs(weights) <= (1 + 1e-7) / len(margins))
+        np.testing.assert_allclose(weights @ margins, mus, rtol=1e-7)
+        for own, fraction, mu in zip(weights, fractions, mus):
+            if fraction >= 0.01:
+                least = clarabel_objective(root, margins, fraction)
+                assert np.sum((root @ own) ** 2) / mu**2 == pytest.approx(least, rel=2e-6)
 
 
 def test_a_slack_box_is_left_alone() -> None:

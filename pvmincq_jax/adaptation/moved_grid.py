@@ -1,0 +1,198 @@
+"""The grid of radii x gammas x margins on moved source points.
+
+Each radius moves the points elsewhere, so that every radius and gamma has votes of its own, and is a lane of the
+engine; with more than two classes, a lane for each class against the rest.
+"""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from pvmincq_jax._threads import core_count, one_blas_thread
+from pvmincq_jax._types import MarginUnit
+from pvmincq_jax.adaptation.classes import as_heavy, lanes_ahead
+from pvmincq_jax.adaptation.coarse_grid import VoteBlocks, is_large, solve_coarsely
+from pvmincq_jax.adaptation.grid import Figures, Lanes, solve_grid
+from pvmincq_jax.adaptation.labelled import check_solved
+from pvmincq_jax.adaptation.seats import MOST_VOTERS, seat_moved
+from pvmincq_jax.adaptation.transport import Transport
+from pvmincq_jax.matching.selflabel import SelfLabels
+from pvmincq_jax.voting.coarse import COARSE
+from pvmincq_jax.voting.families import VoterKind, make_voters
+from pvmincq_jax.voting.program import accuracy
+
+__all__ = ["TransportSweep"]
+
+
+class TransportSweep(NamedTuple):
+    """Every vote of the grid; ``[r, g, k]`` counts radii, gammas, margins.
+
+    Attributes:
+      radii: absolute ``[r]``; 0 where nobody was matched, see `pvmincq_jax.stay`. With domains on their own scales
+        they come in two runs, the second on the target's scale.
+      gammas: ``[g]``; NaN where the voters have none.
+      margins: as given ``[k]``.
+      margin_unit: "absolute" or "fraction".
+      pv: ``[r]``.
+      c_bound: of the vote on the moved points, with their true labels ``[r, g, k]``.
+      status: `Status` codes ``[r, g, k]``.
+      kkt_residual: ``[r, g, k]``.
+      mu_max: the largest margins ``[r, g]``.
+      weights: of the votes ``[r, g, k, n]``; NaN if not solved, as are the values.
+      moved_values: the vote on the moved points ``[r, g, k, m_s]``.
+      target_values: the vote on the target points ``[r, g, k, m_t]``.
+      voters: the family that votes, for each radius and gamma.
+      transports: one per radius.
+      source_labels: ``[m_s]``.
+      target: ``[m_t, d]``.
+      voter_mask: which voters take part ``[r, n]``.
+      accuracy: the largest KKT residual that counts as solved, as in `pvmincq_jax.Sweep`.
+      ratio: the share of +1 that the target is taken to have; None for that of ``source_labels``.
+      classes: of how many classes +1 is one, against the rest.
+    """
+
+    radii: np.ndarray
+    gammas: np.ndarray
+    margins: np.ndarray
+    margin_unit: MarginUnit
+    pv: np.ndarray
+    c_bound: np.ndarray
+    status: np.ndarray
+    kkt_residual: np.ndarray
+    mu_max: np.ndarray
+    weights: np.ndarray
+    moved_values: np.ndarray
+    target_values: np.ndarray
+    voters: tuple[tuple[Any, ...], ...]
+    transports: tuple[Transport, ...]
+    source_labels: np.ndarray
+    target: np.ndarray
+    voter_mask: np.ndarray
+    accuracy: float
+    ratio: float | None = None
+    classes: int = 2
+
+    @property
+    def self_labels(self) -> tuple[SelfLabels, ...]:
+        """The learning samples, one per radius: moved points with their true labels."""
+        return tuple(moved_labels(transport, self.source_labels) for transport in self.transports)
+
+
+def moved_labels(transport: Transport, source_labels: np.ndarray) -> SelfLabels:
+    """The labels of moved points, each as heavy as it is matched."""
+    return SelfLabels(source_labels, np.asarray(transport.weights), float(transport.pv), transport.pairs)
+
+
+def moved_seats(voters: VoterKind, transport: Transport, most: int, seed: int) -> tuple[np.ndarray, np.ndarray | None]:
+    return seat_moved(voters, np.asarray(transport.moved), np.asarray(transport.weights) > 0, most, seed)
+
+
+def learn_on_moved(
+    transports: Sequence[Transport],
+    source_labels: np.ndarray,
+    target: np.ndarray,
+    gammas: np.ndarray,
+    margins: np.ndarray,
+    unit: MarginUnit = "fraction",
+    voters: VoterKind = "rbf",
+    *,
+    most_voters: int = MOST_VOTERS,
+    seed: int = 0,
+    exact: bool | None = None,
+    mesh: jax.sharding.Mesh | None = None,
+    advance: Callable[[int], None] = lambda lanes: None,
+) -> tuple[TransportSweep, ...]:
+    """Learns on moved points that are already there, whatever moved them.
+
+    Args:
+      transports: one for each radius, e.g. of `pvmincq_jax.barycentres`.
+      source_labels: of each class against the rest ``[c, m_s]``; of two classes there is one row.
+      target: ``[m_t, d]``.
+      gammas: ``[g]``.
+      margins: ``[k]``.
+      unit: how to read ``margins``.
+      voters: see `pvmincq_jax.transport_sweep`.
+      most_voters: see `pvmincq_jax.transport_sweep`.
+      seed: of the voters' places.
+      exact: see `pvmincq_jax.transport_sweep`.
+      mesh: see `pvmincq_jax.transport_sweep`.
+      advance: told the number of lanes that were just solved.
+
+    Returns:
+      The grid of each row of labels. Of several, values say by how much a class is ahead of the best other one, and a
+      point of the grid is solved if all classes are.
+    """
+    classes = len(source_labels)
+    seats = [moved_seats(voters, one, most_voters, seed) for one in transports]
+    families = [[make_voters(voters, places, float(g)) for g in gammas] for places, _ in seats]
+    flat = [(one, family) for one, row in zip(transports, families) for family in row]
+
+    # The classes of a radius and gamma are neighbours, and share the cost of its votes.
+    @lru_cache(core_count() + 1)
+    def blocks_at(number: int) -> VoteBlocks:
+        transport, family = flat[number]
+        return VoteBlocks(family, np.asarray(transport.moved))
+
+    def blocks(lane: int) -> VoteBlocks:
+        return blocks_at(lane // classes)
+
+    def votes(number: int) -> np.ndarray:
+        transport, family = flat[number]
+        return family.votes(transport.moved)
+
+    def solve_classes(number: int) -> Figures:
+        part = Lanes(*(field[number * classes : (number + 1) * classes] for field in lanes))
+        return solve_grid(votes(number), part, margins, unit=unit, mesh=mesh, advance=advance)
+
+    def on_target(lane: int) -> np.ndarray:
+        return VoteBlocks(flat[lane // classes][1], target).values(figures.weights[lane])
+
+    everybody = np.ones(families[0][0].votes(target[:1]).shape[1], bool)
+    mask = np.stack([everybody if mask is None else mask for _, mask in seats])
+    labels = np.tile(source_labels, (len(flat), 1))
+    weights = np.repeat(np.stack([np.asarray(one.weights) for one, _ in flat]), classes, axis=0)
+    sample = (labels, weights) if classes == 1 else as_heavy(labels, weights)
+    lanes = Lanes(*sample, np.repeat(mask, len(gammas) * classes, axis=0))
+    if exact is None:
+        exact = mesh is not None or not is_large(labels.shape[1], lambda: votes(len(gammas) - 1))
+    if exact:
+        if classes == 1:
+            figures = solve_grid(votes, lanes, margins, unit=unit, mesh=mesh, advance=advance)
+        else:
+            figures = Figures(*map(np.concatenate, zip(*map(solve_classes, range(len(flat))))))
+        moved = np.stack([blocks(lane).values(own) for lane, own in enumerate(figures.weights)])
+    else:
+        figures, moved = solve_coarsely(blocks, lanes, margins, unit=unit, advance=advance)
+
+    def gather(field: np.ndarray) -> np.ndarray:
+        """Lanes as classes, radii and gammas ``[c, r, g, ...]``."""
+        return np.moveaxis(field.reshape(len(transports), len(gammas), classes, *field.shape[1:]), 2, 0)
+
+    with one_blas_thread(), ThreadPoolExecutor(core_count()) as pool:
+        there = np.stack(list(pool.map(on_target, range(len(lanes.labels)))))
+    moved, there = (lanes_ahead(own, figures.mu_max, margins, unit, classes, 1) for own in (moved, there))
+    fields = {name: gather(field) for name, field in figures._asdict().items()}
+    fields |= {"moved_values": gather(moved), "target_values": gather(there)}
+    fields["status"] = np.broadcast_to(np.max(fields["status"], axis=0), fields["status"].shape)
+    check_solved(fields["status"])
+    return tuple(
+        TransportSweep(
+            radii=np.array([float(transport.radius) for transport in transports]),
+            gammas=gammas,
+            margins=margins,
+            margin_unit=unit,
+            pv=np.array([float(transport.pv) for transport in transports]),
+            voters=tuple(map(tuple, families)),
+            transports=tuple(transports),
+            source_labels=own,
+            target=target,
+            voter_mask=mask,
+            accuracy=accuracy(figures.weights.dtype) if exact else COARSE,
+            **{name: field[number] for name, field in fields.items()},
+        )
+        for number, own in enumerate(source_labels)
+    )
