@@ -150,9 +150,10 @@ def compressed(
     """
     shares = weights / np.sum(weights)
     triangle: Any = np.zeros((0, len(family.votes(points[:1])[0]) + 1))
-    for part, votes in VoteBlocks(family, points):
-        both = np.column_stack([votes, labels[part]]) * np.sqrt(shares[part])[:, None]
-        triangle = np.linalg.qr(np.concatenate([triangle, both]), "r")
+    with one_blas_thread():
+        for part, votes in VoteBlocks(family, points):
+            both = np.column_stack([votes, labels[part]]) * np.sqrt(shares[part])[:, None]
+            triangle = np.linalg.qr(np.concatenate([triangle, both]), "r")
     size = triangle.shape[1]
     triangle = np.pad(triangle, ((0, size - len(triangle)), (0, 0)))
     length = np.linalg.norm(triangle[:, -1])

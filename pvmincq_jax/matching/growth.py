@@ -58,6 +58,7 @@ class Forest:
         # A tree has the number of its root.
         self._row_tree, self._column_tree = np.where(self._row_mate < 0, np.arange(rows), -1), np.full(columns, -1)
         self._parent = np.full(columns, -1)
+        self._window = _WINDOW // 2
         self._use_all(np.flatnonzero(graph.distances <= radius))
 
     def at(self, radius: float, edges: np.ndarray) -> "Forest":
@@ -110,9 +111,11 @@ class Forest:
             return False
         distances, radius = self.graph.distances, self.graph.radius
         edges = np.flatnonzero(distances > self._sorted_to)
-        if edges.size > _WINDOW:
+        # Each time twice as many: the search for them goes over all.
+        self._window *= 2
+        if edges.size > self._window:
             some = distances[edges[:: edges.size >> 16]]
-            radius = float(np.quantile(some, _WINDOW / edges.size))
+            radius = float(np.quantile(some, self._window / edges.size))
             edges = edges[distances[edges] <= radius]
         self.line_up(edges, radius)
         return True
