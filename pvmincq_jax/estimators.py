@@ -96,8 +96,7 @@ class PVMinCqClassifier(VoteClassifier):
       even: for the transport form: whether the smaller sample is repeated to the size of the larger one.
       ratio: for the transport form: the share of ``classes_[1]`` in the target; "source" if it is that of the source,
         or "estimated", which takes several times as long, see `pvmincq_jax.estimate_ratio`.
-      part: for the transport form: of the grid that votes, see `pvmincq_jax.committee`; None for the best point alone,
-        which is also what more than two classes have.
+      part: for the transport form: of the grid that votes, see `pvmincq_jax.committee`; None for the best point alone.
 
     Attributes:
       adapted_: whether the best point of the grid adapts; False with one domain, or where the source as it is was

@@ -39,8 +39,10 @@ def task():
 
 @pytest.fixture(scope="module", params=["label", "transport"])
 def adapted(request, task):
+    """One vote for each class: that of the chosen point alone."""
     source, numbers, target, _ = task
-    return PVMinCqClassifier(form=request.param, **GRID, folds=2, draws=4).fit_domains(source, NAMES[numbers], target)
+    model = PVMinCqClassifier(form=request.param, **GRID, folds=2, draws=4, part=None)
+    return model.fit_domains(source, NAMES[numbers], target)
 
 
 def test_it_adapts_and_predicts_the_largest_vote(task, adapted):
@@ -84,6 +86,31 @@ def test_weights_are_those_of_each_class_against_the_rest(task, adapted):
         assert found == pytest.approx(
             clarabel_objective(active * np.sqrt(shares)[:, None], margins, adapted.margin_fraction_[k]), rel=1e-6
         )
+
+
+def test_a_committee_of_several_classes_is_the_mean_of_its_members(task):
+    """Of each class the same members sit in it, every one in units of its margin and of its mean lead."""
+    source, numbers, target, truth = task
+    given = {**GRID, "draws": 4, "own_scale": False}
+    model = PVMinCqClassifier(**given, part=1.0).fit_domains(source, NAMES[numbers], target)
+    sweeps, scores = model.sweep_, model.criterion_
+    best = model.choice_.grid_index
+    leads = np.stack([sweep.target_values for sweep in sweeps])
+    expected, members = np.zeros((60, 4)), 0
+    for place in zip(*np.nonzero(np.isfinite(scores))):
+        same = np.argmax(leads[:, *place], axis=0) == np.argmax(leads[:, *best], axis=0)
+        if scores[place] <= 1.35 * scores[best] and np.mean(same) >= 0.9:
+            members += 1
+            size = np.mean(np.abs(leads[:, *place]))
+            for k, sweep in enumerate(sweeps):
+                margin = sweep.margins[place[2]] * sweep.mu_max[place[:2]]
+                votes = sweep.voters[place[0]][place[1]].votes(target)
+                expected[:, k] += votes @ sweep.weights[place] / margin / size
+    assert members > 2
+    found = model.decision_function(target)
+    np.testing.assert_allclose(found / np.max(found), expected / np.max(expected), atol=1e-9)
+    assert model.score(target, NAMES[truth]) > 0.9
+    np.testing.assert_array_equal(model.predict(target), NAMES[np.argmax(expected, axis=1)])
 
 
 def test_self_labels_are_means_over_the_same_matchings(task):

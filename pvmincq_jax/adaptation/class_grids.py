@@ -11,9 +11,10 @@ import numpy as np
 
 from pvmincq_jax._types import MarginUnit
 from pvmincq_jax.adaptation.classes import class_numbers
+from pvmincq_jax.adaptation.committee import committee
 from pvmincq_jax.adaptation.criteria import Choice, choose
 from pvmincq_jax.adaptation.labelled import Sweep
-from pvmincq_jax.adaptation.learn import model_at
+from pvmincq_jax.adaptation.learn import class_model
 from pvmincq_jax.adaptation.model import PVMinCq
 from pvmincq_jax.adaptation.moved_grid import TransportSweep, learn_on_moved
 from pvmincq_jax.adaptation.moves import plan_moves
@@ -97,26 +98,6 @@ def class_scores(sweeps: Sequence[Any], criterion: Callable[[Any], np.ndarray]) 
     return np.where(np.any(unmatched(sweeps), axis=0)[:, None, None], np.inf, np.sum(each, axis=0) / 2)
 
 
-def class_model(sweeps: Sequence[Any], index: tuple[int, int, int]) -> PVMinCq:
-    """The votes of all classes at one point of the grid; see `pvmincq_jax.model_at`.
-
-    Args:
-      sweeps: of each class.
-      index: (radius, gamma, margin).
-
-    Returns:
-      A `PVMinCq`; of more than two classes with weights ``[c, n]``, scaled to the smallest of the classes' margins,
-      with margin, mu_max, c_bound and kkt_residual ``[c]``, and with labels ``[c, m]``.
-    """
-    models = [model_at(sweep, index, even=len(sweeps) > 1) for sweep in sweeps]
-    if len(models) == 1:
-        return models[0]
-    of_class = ("weights", "margin", "mu_max", "c_bound", "kkt_residual", "labels")
-    stacked: Any = {name: np.stack([np.asarray(getattr(one, name)) for one in models]) for name in of_class}
-    stacked["weights"] = stacked["weights"] * (np.min(stacked["margin"]) / stacked["margin"])[:, None]
-    return models[0]._replace(**stacked)
-
-
 def fit_transport_classes(
     source: np.ndarray,
     labels: np.ndarray,
@@ -158,7 +139,7 @@ def fit_transport_classes(
       own_scale: whether each domain on its own scale is in the grid.
       even: whether samples of unequal size are made even.
       ratio: "source"; other class ratios are for two classes.
-      part: without effect: the best point of the grid votes alone.
+      part: of the grid that votes.
 
     Returns: the votes, the point chosen, and the grid of each class.
     """
@@ -171,5 +152,7 @@ def fit_transport_classes(
     grid = target, grid_gammas(gammas, target, voters), margins, margin_unit, voters
     moved = learn_on_moved([make() for make in makers], labels, *grid, most_voters=most_voters, seed=seed)
     sweeps = check_matched(moved, names)
-    choice = choose(sweeps[0], class_scores(sweeps, criterion))
-    return class_model(sweeps, choice.grid_index), choice, sweeps
+    scores = class_scores(sweeps, criterion)
+    choice = choose(sweeps[0], scores)
+    model = class_model(sweeps, choice.grid_index) if part is None else committee(sweeps, scores, part)
+    return model, choice, sweeps

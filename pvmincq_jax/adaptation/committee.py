@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from pvmincq_jax.adaptation.criteria import choose
-from pvmincq_jax.adaptation.learn import model_at
+from pvmincq_jax.adaptation.learn import class_model
 from pvmincq_jax.adaptation.model import PVMinCq
 from pvmincq_jax.adaptation.moved_criteria import at_rest
 from pvmincq_jax.voting.families import GaussianVoters, StumpVoters
@@ -24,7 +24,8 @@ def committee(sweep: Any, scores: np.ndarray, part: float = PART) -> PVMinCq:
     """The mean of the best votes of a grid, each in units of its mean size on the target. Nothing is solved again.
 
     sum_i w_i c / c_i / k, c_i = 1/m_t sum_t |B_i(x_t)|, over the k best points of the grid, with c the smallest c_i. A
-    mean of votes is a vote over the voters of all of them.
+    mean of votes is a vote over the voters of all of them. Of more than two classes B_i is by how much a class is ahead
+    of the best other one, in units of its margin, and c_i the mean over all classes.
 
     Votes with a score more than 35 % above the best, or that agree with it on less than 90 % of the target, have no
     seat: where one map is right and all others are wrong, they would outvote it. Nor have votes that are adapted where
@@ -33,7 +34,7 @@ def committee(sweep: Any, scores: np.ndarray, part: float = PART) -> PVMinCq:
     Not in the paper. In a grid that was solved coarsely the votes are those of the grid.
 
     Args:
-      sweep: a `pvmincq_jax.Sweep` or a `pvmincq_jax.TransportSweep`.
+      sweep: a `pvmincq_jax.Sweep` or a `pvmincq_jax.TransportSweep`, or those of each class.
       scores: one per point of the grid ``[r, g, k]``, the lower the better, such as `pvmincq_jax.transport_criterion`.
       part: of the points that have a score, and no more; three, if that is fewer.
 
@@ -53,39 +54,49 @@ def committee(sweep: Any, scores: np.ndarray, part: float = PART) -> PVMinCq:
     if not 0 < part <= 1:
         raise ValueError(f"part must be above 0 and at most 1; it is {part!r}")
     scores = np.asarray(scores, float)
-    best = choose(sweep, scores).grid_index
-    head = model_at(sweep, best)
-    side = at_rest(sweep)
+    classes = sweep if type(sweep) is tuple else (sweep,)
+    first = classes[0]
+    best = choose(first, scores).grid_index
+    head = class_model(classes, best)
+    side = at_rest(first)
     able = np.flatnonzero(np.isfinite(scores) & (side == side[best[0]])[:, None, None])
     order = able[np.argsort(scores.flat[able], kind="stable")][: max(_FEWEST, int(part * able.size))]
     places = np.array(np.unravel_index(order, scores.shape)).T
-    values = np.stack([sweep.target_values[tuple(place)] for place in places])
-    sizes = np.mean(np.abs(values), axis=1)
+    values = np.stack([[one.target_values[tuple(place)] for one in classes] for place in places])
+    sizes = np.mean(np.abs(values), axis=(1, 2))
+    same = np.all(np.sign(values) == np.sign([one.target_values[best] for one in classes]), axis=1)
     seated = scores.flat[order] <= scores[best] + _WORSE * abs(scores[best])
-    seated &= np.mean(np.sign(values) == np.sign(sweep.target_values[best]), axis=1) >= _AGREED
     # A vote that is 0 on the whole target has nothing to say.
-    places, sizes = places[seated & (sizes > 0)], sizes[seated & (sizes > 0)]
+    seated &= (np.mean(same, axis=1) >= _AGREED) & (sizes > 0)
+    places, sizes = places[seated], sizes[seated]
     if not sizes.size:
         return head
     seats: dict[tuple[int, int], np.ndarray] = {}
     for (r, g, k), size in zip(places, sizes):
-        share = sweep.weights[r, g, k] * (sizes.min() / size / sizes.size)
-        seats[r, g] = seats.get((r, g), 0.0) + share
-    families = [sweep.voters[r][g] for r, g in seats]
+        share = np.stack([one.weights[r, g, k] / _unit(one, r, g, k, classes) for one in classes])
+        seats[r, g] = seats.get((r, g), 0.0) + share * (sizes.min() / size / sizes.size)
+    families = [first.voters[r][g] for r, g in seats]
     voters, weights = _join(families, list(seats.values()))
-    return head._replace(voters=voters, weights=weights)
+    return head._replace(voters=voters, weights=weights if len(classes) > 1 else weights[0])
+
+
+def _unit(sweep: Any, r: int, g: int, k: int, classes: tuple[Any, ...]) -> float:
+    """What a vote of several classes is measured in: its margin. Two classes have one vote, and no need of it."""
+    if len(classes) == 1:
+        return 1.0
+    return float(sweep.margins[k]) * (float(sweep.mu_max[r, g]) if sweep.margin_unit == "fraction" else 1.0)
 
 
 def _join(families: list[Any], weights: list[np.ndarray]) -> tuple[Any, np.ndarray]:
-    """One family of all voters that have a weight; voters that all votes share are there once."""
+    """One family of all voters that have a weight ``[c, n]``; voters that all votes share are there once."""
     kind = type(families[0])
     if kind not in (GaussianVoters, StumpVoters) or all(family is families[0] for family in families):
         return families[0], np.sum(weights, axis=0)
     fields = []
     for field in zip(*families):
-        count = [len(own) for own in weights]
+        count = [own.shape[1] for own in weights]
         parts = [np.broadcast_to(one, (n,)) if np.ndim(one) < 2 else one for one, n in zip(field, count)]
         fields.append(np.concatenate(parts))
-    joined = np.concatenate(weights)
-    voting = joined != 0
-    return kind(*(field[voting] for field in fields)), joined[voting]
+    joined = np.concatenate(weights, axis=1)
+    voting = np.any(joined != 0, axis=0)
+    return kind(*(field[voting] for field in fields)), joined[:, voting]

@@ -1,5 +1,6 @@
 """One vote: learnt on a labelled sample, or taken from a grid, and the values of all votes of a grid at new points."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -147,6 +148,26 @@ def model_at(sweep: Any, index: tuple[int, int, int], *, exact: bool = True, eve
     mu = margin * (mu_max if sweep.margin_unit == "fraction" else 1.0)
     figures = weights, mu, mu_max, sweep.c_bound[r, g, k], sweep.kkt_residual[r, g, k]
     return make_model(family, found, radius, *figures)
+
+
+def class_model(sweeps: Sequence[Any], index: tuple[int, int, int]) -> PVMinCq:
+    """The votes of all classes at one point of the grid; see `pvmincq_jax.model_at`.
+
+    Args:
+      sweeps: of each class.
+      index: (radius, gamma, margin).
+
+    Returns:
+      A `PVMinCq`; of more than two classes with weights ``[c, n]``, scaled to the smallest of the classes' margins,
+      with margin, mu_max, c_bound and kkt_residual ``[c]``, and with labels ``[c, m]``.
+    """
+    models = [model_at(sweep, index, even=len(sweeps) > 1) for sweep in sweeps]
+    if len(models) == 1:
+        return models[0]
+    of_class = ("weights", "margin", "mu_max", "c_bound", "kkt_residual", "labels")
+    stacked: Any = {name: np.stack([np.asarray(getattr(one, name)) for one in models]) for name in of_class}
+    stacked["weights"] = stacked["weights"] * (np.min(stacked["margin"]) / stacked["margin"])[:, None]
+    return models[0]._replace(**stacked)
 
 
 def values_at(sweep: Any, x: Any) -> np.ndarray:

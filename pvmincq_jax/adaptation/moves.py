@@ -28,7 +28,7 @@ PV_LEVELS = (0.6, 0.4, 0.2, 0.1, 0.05, 0.0)
 RADIUS_MULTIPLES = (1.15, 1.3, 1.5, 1.75, 2.05, 2.4)
 # From this share of all pairs on, a matching is next to any permutation, and moved points are all one.
 _COMPLETE = 0.9
-# Of samples with more pairs than these (5 800 points a domain), multiples that reach more are left out: 400 MB of edges.
+# Of samples with more pairs than these, 5 800 points a domain, multiples that reach more are left out: 400 MB of edges.
 _MOST_EDGES = 1 << 25
 
 
