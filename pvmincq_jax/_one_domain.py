@@ -10,7 +10,6 @@ from pvmincq_jax._sklearn import (
     margin_list,
     seed_of,
 )
-from pvmincq_jax._threads import device_for_each_core
 from pvmincq_jax._types import MarginUnit
 from pvmincq_jax.adaptation.own import own_grid
 from pvmincq_jax.adaptation.seats import MOST_VOTERS
@@ -95,7 +94,6 @@ class MinCqClassifier(VoteClassifier):
 
         Returns: the classifier itself.
         """
-        device_for_each_core()
         task = self._one_domain(X, y)
         margins = margin_list(self.margin, self.margin_unit)
         gammas = gamma_list(self.gamma, task.source, self.voters)

@@ -1,12 +1,10 @@
-"""Cores: a device of JAX for each, and BLAS on one thread while our own work fills them."""
+"""Cores: how many there are, and BLAS on one thread while our own work fills them."""
 
 import contextlib
 import os
 import threading
 from collections.abc import Iterator
 from typing import Any
-
-import jax
 
 __all__: list[str] = []
 
@@ -16,27 +14,15 @@ _limit: Any = None
 
 
 def core_count() -> int:
-    """How many cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """How many cores this process may use; ``OMP_NUM_THREADS``, which joblib sets for its workers, bounds them.
 
-
-def device_for_each_core() -> int:
-    """Asks JAX for a CPU device for each core, if it has not started and the user has not asked for any.
-
-    Grids go over all CPU devices. ``OMP_NUM_THREADS`` bounds them, which joblib sets for its workers. For commands and
-    estimators: functions leave JAX's configuration alone.
-
-    Returns: how many devices there are.
+    Example:
+      >>> core_count() >= 1
+      True
     """
-    asked = jax.config.jax_num_cpu_devices != -1 or "device_count" in os.environ.get("XLA_FLAGS", "")  # type: ignore[attr-defined]
-    cores = core_count()
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     threads = os.environ.get("OMP_NUM_THREADS", "")
-    cores = min(cores, int(threads)) if threads.isdigit() else cores
-    # JAX refuses once it has started: there is then what there is.
-    with contextlib.suppress(RuntimeError):
-        if not asked and cores > 1:
-            jax.config.update("jax_num_cpu_devices", cores)
-    return jax.local_device_count()
+    return min(cores, int(threads)) if threads.isdigit() and int(threads) > 0 else cores
 
 
 @contextlib.contextmanager

@@ -2,7 +2,7 @@
 
 `MinCqClassifier` learns on one domain, `PVMinCqClassifier` adapts to a second one without labels. Both take labels of
 any kind, two classes or more, compute in float64 whatever JAX's precision, and choose by validation what is not given.
-The first fit of a process asks JAX for a device on each core, unless JAX has started or was told otherwise.
+They fill all cores with threads of their own and compile nothing, as a rule.
 
 They need scikit-learn, which nothing else does on import but `pvmincq_jax.scorers`: ``pip install
 'pvmincq-jax[sklearn]'``.
@@ -29,7 +29,6 @@ from pvmincq_jax._sklearn import (
     source_rows,
     validate_data,
 )
-from pvmincq_jax._threads import device_for_each_core
 from pvmincq_jax._types import MarginUnit, RadiusUnit
 from pvmincq_jax.adaptation.class_grids import fit_transport_classes
 from pvmincq_jax.adaptation.committee import PART, at_rest
@@ -61,9 +60,9 @@ class PVMinCqClassifier(VoteClassifier):
     rows are never read: they may be anything. **Without any domain information the data is one domain**: every point is
     its own match, PV is 0, the radius plays no part, and the vote is that of `MinCqClassifier` over Gaussian kernels.
 
-    What the defaults do at which size. Up to 160 points a domain, and up to 320 whose votes have a rank of at most 160
-    (as in the plane), every vote of the grid is solved to 1e-7. Of larger samples the grid is solved to 1e-3, and the
-    chosen vote to 1e-7; at most ``most_voters`` kernels vote, and matchings are averaged over fewer draws.
+    The votes of the grid are solved to 1e-3, which is what a criterion can see, on all cores, and the chosen one to
+    1e-7; `pvmincq_jax.fit_validated` and `pvmincq_jax.fit_transport_validated` with ``exact=True`` solve all of them to
+    1e-7. At most ``most_voters`` kernels vote, and matchings of many points are averaged over fewer draws.
 
     Args:
       form: "transport" for `pvmincq_jax.fit_transport_validated`, which is not in the paper and stands larger shifts;
@@ -234,7 +233,6 @@ class PVMinCqClassifier(VoteClassifier):
     def _fit(self, task: Domains) -> "PVMinCqClassifier":
         if self.form not in ("label", "transport"):
             raise ValueError(f"form must be 'label' or 'transport'; it is {self.form!r}")
-        device_for_each_core()
         moving = self.form == "transport" and not task.single
         found = self._transport(task) if moving else self._label(task)
         self._learnt(*found)
@@ -273,6 +271,7 @@ class PVMinCqClassifier(VoteClassifier):
                 self.centers,
                 self.metric,
                 most_voters=self.most_voters,
+                exact=False,
             )
         return self._chosen(sweep, task.labels, "label_criterion" if self.criterion is None else self.criterion)
 

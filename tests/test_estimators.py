@@ -75,7 +75,14 @@ def test_two_domains_are_the_library_s_own_fit(task):
     jax.tree.map(np.testing.assert_array_equal, own.pairs_, found.model.pairs)
     values = np.asarray(pvm.decision(own.model_, task.test))
     np.testing.assert_allclose(own.decision_function(task.test), values, atol=1e-12)
-    assert max(own.kkt_residual_, np.max(own.sweep_.kkt_residual)) < 1e-7
+    assert own.kkt_residual_ < 1e-7
+    assert np.max(own.sweep_.kkt_residual) < 1e-3
+    # The choice is that of a grid that is solved to the last digit.
+    exact = pvm.fit_validated(task.source, task.source_labels, task.target, seed=3, folds=3, **grid, exact=True)
+    assert np.max(exact.sweep.kkt_residual) < 1e-7
+    assert exact.choice.grid_index == found.choice.grid_index
+    size = np.max(np.abs(values))
+    np.testing.assert_allclose(pvm.decision(exact.model, task.test) / size, values / size, atol=1e-4)
 
 
 @pytest.mark.parametrize("voters", ["rbf", "stumps"])

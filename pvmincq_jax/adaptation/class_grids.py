@@ -150,7 +150,7 @@ def fit_transport_classes(
         identity=None, on_own_scale=own_scale, even=even, ratio=None, draws=draws, seed=seed, metric=metric,
     )  # fmt: skip
     grid = target, grid_gammas(gammas, target, voters), margins, margin_unit, voters
-    moved = learn_on_moved([make() for make in makers], labels, *grid, most_voters=most_voters, seed=seed)
+    moved = learn_on_moved([make() for make in makers], labels, *grid, most_voters=most_voters, seed=seed, exact=False)
     sweeps = check_matched(moved, names)
     scores = class_scores(sweeps, criterion)
     choice = choose(sweeps[0], scores)

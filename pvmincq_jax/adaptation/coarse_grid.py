@@ -35,7 +35,8 @@ class VoteBlocks:
     def __init__(self, family: Any, points: np.ndarray) -> None:
         """Keeps the votes if they are few, else computes them whenever they are asked for."""
         self._votes_of, self._points = family.votes, points
-        self.voters = family.votes(points[:1]).shape[1]
+        first = family.votes(points[:1])
+        self.voters, self.dtype = first.shape[1], first.dtype
         self._rows = max(1, _BLOCK // self.voters)
         self._kept = list(self._computed()) if len(points) * self.voters <= _KEPT else None
 
@@ -86,6 +87,7 @@ def solve_coarsely(
     def one(lane: int) -> tuple[np.ndarray, ...]:
         blocks, own = blocks_of(lane), Lanes(*(field[lane] for field in lanes))
         weights, *others = _solve_lane(blocks, own.labels, own.weights, own.mask, margins, unit)
+        weights = weights.astype(blocks.dtype)
         return blocks.values(weights), weights, *others
 
     found = []

@@ -9,7 +9,7 @@ from pvmincq_jax._checks import check_margins
 from pvmincq_jax._threads import one_blas_thread
 from pvmincq_jax._types import ArrayLike, MarginUnit, Status
 from pvmincq_jax.adaptation.classes import as_heavy
-from pvmincq_jax.adaptation.coarse_grid import compressed, is_large
+from pvmincq_jax.adaptation.coarse_grid import compressed
 from pvmincq_jax.adaptation.grid import Lanes, solve_grid
 from pvmincq_jax.adaptation.model import PVMinCq, make_model
 from pvmincq_jax.matching.selflabel import SelfLabels
@@ -70,11 +70,11 @@ def learn_at(
 ) -> PVMinCq:
     """`learn_vote` from the points ``[m, d]``: those without a label are left out, and many are compressed to few.
 
-    The vote of a large sample is solved without compiling, which would take longer than all the rest, unless that
-    solution falls short of the accuracy of any other.
+    One vote is solved without compiling, which would take longer than all the rest, unless that solution falls short
+    of the accuracy of any other.
     """
     rows = found.weights > 0
-    if not is_large(int(np.sum(rows)), lambda: family.votes(points[rows])):
+    if not np.any(rows) or not np.any(mask):
         return learn_vote(family, family.votes(points), found, mask, radius, margin, unit)
     votes, labels, weights = compressed(family, points[rows], found.labels[rows], found.weights[rows])
     small = found._replace(labels=labels, weights=weights)

@@ -51,7 +51,7 @@ def own_grid(
     found: Sequence[Sequence[SelfLabels]] = [[_own_labels(row, kept) for row in rows] for kept in learning]
     masks = voter_masks(voters, seats, found, learning, families[0].votes(points[:1]).shape[1])
     task = LabelledGrid(learning, found, masks, np.zeros(len(rows)), labels, points)
-    return learn_grid(task, families, gammas, margins, unit, points, points, exact=None)
+    return learn_grid(task, families, gammas, margins, unit, points, points, exact=False)
 
 
 def _own_labels(labels: np.ndarray, kept: np.ndarray) -> SelfLabels:

@@ -80,10 +80,10 @@ def estimate_ratio(
     """
     own = float(np.mean(np.asarray(source_labels) > 0))
     tried = np.unique([*ratios, own])
-    given: dict[str, Any] = {"draws": draws, "margins": [margin], "gammas": default_gammas(target)[1:2]} | options
+    given: dict[str, Any] = {"draws": draws, "margins": [margin], "gammas": default_gammas(target)[1:2], "exact": False}
     scores = []
     for ratio in tried:
-        found = transport_sweep(source, source_labels, target, ratio=float(ratio), **given)
+        found = transport_sweep(source, source_labels, target, ratio=float(ratio), **given | options)
         scores.append(float(np.min(criterion(found))) + _AWAY * (ratio - own) ** 2)
     best = least(np.array(scores))[:, 0]
     return RatioScan(float(tried[best[np.argmin(np.abs(tried[best] - own))]]), tried, np.array(scores))

@@ -63,6 +63,7 @@ def fit_validated(
     radius_unit: RadiusUnit = "absolute",
     margin_unit: MarginUnit = "fraction",
     metric: Metric = "euclidean",
+    exact: bool | None = None,
     mesh: jax.sharding.Mesh | None = None,
     progress: Progress = None,
 ) -> ValidatedFit:
@@ -88,12 +89,13 @@ def fit_validated(
       radius_unit: how to read ``radii``.
       margin_unit: how to read ``margins``.
       metric: of the matching.
+      exact: whether all of the grid is solved to 1e-7, not to the three digits that a criterion can see; None: with a
+        mesh only.
       mesh: devices to split the grid over.
       progress: a bar.
 
     Returns:
-      A `ValidatedFit`; its model is the one that the sweep found, not learnt again unless the grid is a large one, see
-      ``exact`` of `pvmincq_jax.sweep`.
+      A `ValidatedFit`; its model is solved to 1e-7 either way.
 
     Example:
       >>> import pvmincq_jax as pvm
@@ -119,6 +121,7 @@ def fit_validated(
         radius_unit=radius_unit,
         margin_unit=margin_unit,
         metric=metric,
+        exact=mesh is not None if exact is None else exact,
         mesh=mesh,
         progress=progress,
     )
@@ -176,6 +179,7 @@ def fit_transport_validated(
     radius_unit: RadiusUnit = "absolute",
     margin_unit: MarginUnit = "fraction",
     metric: Metric = "euclidean",
+    exact: bool | None = None,
     mesh: jax.sharding.Mesh | None = None,
     progress: Progress = None,
     identity: bool | None = None,
@@ -203,6 +207,8 @@ def fit_transport_validated(
       radius_unit: how to read ``radii``.
       margin_unit: how to read ``margins``.
       metric: of the matching.
+      exact: whether all of the grid is solved to 1e-7, not to the three digits that a criterion can see; None: with a
+        mesh only.
       mesh: devices to split the grid over.
       progress: a bar.
       identity: whether not to adapt is a point of the grid.
@@ -213,8 +219,8 @@ def fit_transport_validated(
       part: of the grid that votes, see `pvmincq_jax.committee`; None for the best point alone.
 
     Returns:
-      A `ValidatedTransport`; its model is made of votes that the sweep found. Nothing is learnt again, unless the grid
-      is a large one, see ``exact`` of `pvmincq_jax.sweep`, and one vote alone is asked for.
+      A `ValidatedTransport`; its model is made of votes that the sweep found, or, where one vote alone is asked for,
+      is solved to 1e-7.
 
     Example:
       >>> import pvmincq_jax as pvm
@@ -239,6 +245,7 @@ def fit_transport_validated(
         radius_unit=radius_unit,
         margin_unit=margin_unit,
         metric=metric,
+        exact=mesh is not None if exact is None else exact,
         mesh=mesh,
         progress=progress,
         identity=identity,
