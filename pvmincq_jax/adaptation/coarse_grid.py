@@ -11,10 +11,12 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import jax
 import numpy as np
+from jax.experimental import multihost_utils
 
 from pvmincq_jax._threads import core_count, one_blas_thread
-from pvmincq_jax._types import MarginUnit, Status
+from pvmincq_jax._types import MarginUnit, Status, precision
 from pvmincq_jax.adaptation.grid import Figures, Lanes
 from pvmincq_jax.voting.coarse import COARSE, coarse_weights
 from pvmincq_jax.voting.factor import row_basis
@@ -70,6 +72,7 @@ def solve_coarsely(
     margins: np.ndarray,
     *,
     unit: MarginUnit = "fraction",
+    mesh: jax.sharding.Mesh | None = None,
     advance: Callable[[int], None] = lambda lanes: None,
 ) -> tuple[Figures, np.ndarray]:
     """`pvmincq_jax.adaptation.grid.solve_grid` to `COARSE`, which then is what SOLVED means; lanes go over all cores.
@@ -79,6 +82,7 @@ def solve_coarsely(
       lanes: L of them.
       margins: ``[k]``.
       unit: of the margins.
+      mesh: lanes are split over its processes, if there are several; its devices are not asked for anything.
       advance: told the number of lanes that were just solved.
 
     Returns: `Figures`, and the values of the votes on their own points ``[L, k, m]``.
@@ -90,13 +94,26 @@ def solve_coarsely(
         weights = weights.astype(blocks.dtype)
         return blocks.values(weights), weights, *others
 
-    found = []
+    total = len(lanes.labels)
+    processes = 1 if mesh is None else jax.process_count()
+    # Every process has the same number of lanes, if need be one of them twice.
+    share = np.arange(-(-total // processes) * processes).reshape(-1, processes)[:, jax.process_index()] % total
+    found: list[tuple[np.ndarray, ...]] = []
     with one_blas_thread(), ThreadPoolExecutor(core_count()) as pool:
-        for figures in pool.map(one, range(len(lanes.labels))):
+        for figures in pool.map(one, share if processes > 1 else range(total)):
+            advance(min(processes, total - processes * len(found)))
             found.append(figures)
-            advance(1)
-    values, *fields = (np.stack(field) for field in zip(*found))
+    values, *fields = _gathered([np.stack(field) for field in zip(*found)], total, processes)
     return Figures(*fields), values
+
+
+def _gathered(fields: list[np.ndarray], total: int, processes: int) -> list[np.ndarray]:
+    """The lanes of all processes, which have every p-th one each, in their order."""
+    if processes == 1:
+        return fields
+    with precision(np.dtype(float)):
+        everybody = [multihost_utils.process_allgather(field) for field in fields]
+    return [np.swapaxes(field, 0, 1).reshape(-1, *field.shape[2:])[:total] for field in everybody]
 
 
 def _solve_lane(

@@ -160,7 +160,7 @@ def learn_grid(
     learnt_from = (labels, weights) if classes == 1 else as_heavy(labels, weights)
     lanes = Lanes(*learnt_from, np.concatenate([np.stack(row) for row in task.masks]))
     if exact is None:
-        exact = mesh is not None or not is_large(len(task.target), lambda: families[-1].votes(learn_at))
+        exact = not is_large(len(task.target), lambda: families[-1].votes(learn_at))
     results = []
     for family in families:
         if exact:
@@ -169,7 +169,10 @@ def learn_grid(
             values = figures.weights @ votes.T
         else:
             blocks = VoteBlocks(family, learn_at)
-            figures, values = solve_coarsely(lambda lane, own=blocks: own, lanes, margins, unit=unit, advance=advance)  # type: ignore[misc]
+            figures, values = solve_coarsely(
+                lambda lane, own=blocks: own,  # type: ignore[misc]
+                lanes, margins, unit=unit, mesh=mesh, advance=advance,
+            )  # fmt: skip
         values = lanes_ahead(values, figures.mu_max, margins, unit, classes, radii // classes)
         risk = lane_risks(values, labels, weights)
         if folds > 1:

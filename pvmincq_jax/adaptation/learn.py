@@ -10,7 +10,7 @@ from pvmincq_jax._threads import one_blas_thread
 from pvmincq_jax._types import ArrayLike, MarginUnit, Status
 from pvmincq_jax.adaptation.classes import as_heavy
 from pvmincq_jax.adaptation.coarse_grid import compressed
-from pvmincq_jax.adaptation.grid import Lanes, solve_grid
+from pvmincq_jax.adaptation.grid import Figures, Lanes, solve_grid
 from pvmincq_jax.adaptation.model import PVMinCq, make_model
 from pvmincq_jax.matching.selflabel import SelfLabels
 from pvmincq_jax.voting.coarse import exact_weights
@@ -45,7 +45,7 @@ def learn_vote(
     Returns: a `PVMinCq`.
     """
     margins = check_margins([margin], unit, "margin")
-    figures = solve_grid(votes, Lanes(found.labels[None], found.weights[None], mask[None]), margins, unit=unit)
+    figures = _solve_one(votes, Lanes(found.labels[None], found.weights[None], mask[None]), margins, unit)
     mu_max, status = float(figures.mu_max[0]), Status(int(figures.status[0, 0]))
     if status == Status.INFEASIBLE:
         raise ValueError(f"margin must be in (0, mu_max], with mu_max = {mu_max:.6g} here; it is {margin:g}")
@@ -59,6 +59,27 @@ def learn_vote(
     return make_model(family, found, radius, figures.weights[0, 0], mu, mu_max, figures.c_bound[0, 0], residual)
 
 
+def _solve_one(votes: np.ndarray, lane: Lanes, margins: np.ndarray, unit: MarginUnit) -> Figures:
+    """`solve_grid` for one lane and margin: by `exact_weights` if that is enough, for compiling takes longer."""
+    mask, rows = lane.mask[0], lane.weights[0] > 0
+    if np.any(rows) and 0 < np.sum(mask) <= _MOST_ON_HOST:
+        own, shares = votes[np.ix_(rows, mask)].astype(float), lane.weights[0, rows] / np.sum(lane.weights)
+        voter_margins = (shares * lane.labels[0, rows]) @ own
+        mu_max = np.mean(np.abs(voter_margins))
+        mu = float(margins[0]) * (mu_max if unit == "fraction" else 1.0)
+        if 0 < mu <= mu_max:
+            root = own * np.sqrt(shares)[:, None]
+            with one_blas_thread():
+                solved, residual = exact_weights(root, voter_margins, np.array([mu]))
+            if residual[0] <= accuracy(votes.dtype):
+                weights = np.zeros((1, 1, len(mask)), votes.dtype)
+                weights[0, 0, mask] = solved[0]
+                c_bound = 1 - (solved[0] @ voter_margins) ** 2 / np.sum((root @ solved[0]) ** 2)
+                status = np.array([[int(Status.SOLVED)]])
+                return Figures(weights, status, residual[None], np.array([[c_bound]]), np.array([mu_max]))
+    return solve_grid(votes, lane, margins, unit=unit)
+
+
 def learn_at(
     family: Any,
     points: np.ndarray,
@@ -68,48 +89,14 @@ def learn_at(
     margin: float,
     unit: MarginUnit,
 ) -> PVMinCq:
-    """`learn_vote` from the points ``[m, d]``: those without a label are left out, and many are compressed to few.
-
-    One vote is solved without compiling, which would take longer than all the rest, unless that solution falls short
-    of the accuracy of any other.
-    """
+    """`learn_vote` from the points ``[m, d]``: those without a label are left out, and many are compressed to few."""
     rows = found.weights > 0
-    if not np.any(rows) or not np.any(mask):
+    if np.sum(rows) <= len(mask) + 1:
         return learn_vote(family, family.votes(points), found, mask, radius, margin, unit)
     votes, labels, weights = compressed(family, points[rows], found.labels[rows], found.weights[rows])
-    small = found._replace(labels=labels, weights=weights)
-    model = _learn_on_host(family, votes, small, mask, radius, margin, unit)
-    if model is None:
-        model = learn_vote(family, votes, small, mask, radius, margin, unit)
+    model = learn_vote(family, votes, found._replace(labels=labels, weights=weights), mask, radius, margin, unit)
     whole = [np.asarray(field, votes.dtype) for field in (found.labels, found.weights)]
     return model._replace(labels=whole[0], label_weights=whole[1])
-
-
-def _learn_on_host(
-    family: Any,
-    votes: np.ndarray,
-    found: SelfLabels,
-    mask: np.ndarray,
-    radius: ArrayLike,
-    margin: float,
-    unit: MarginUnit,
-) -> PVMinCq | None:
-    """`learn_vote` on points of equal weight, by `exact_weights`; None if it is for `learn_vote` to say why not."""
-    own = votes[:, mask].astype(float)
-    margins = found.labels @ own / len(own)
-    mu_max = np.mean(np.abs(margins))
-    mu = float(margin) * (mu_max if unit == "fraction" else 1.0)
-    if len(margins) > _MOST_ON_HOST or not 0 < mu <= mu_max:
-        return None
-    root = own / np.sqrt(len(own))
-    with one_blas_thread():
-        solved, residual = exact_weights(root, margins, np.array([mu]))
-    if not residual[0] <= accuracy(votes.dtype):
-        return None
-    weights = np.zeros(len(mask), votes.dtype)
-    weights[mask] = solved[0]
-    c_bound = 1 - (solved[0] @ margins) ** 2 / np.sum((root @ solved[0]) ** 2)
-    return make_model(family, found, radius, weights, mu, mu_max, c_bound, residual[0])
 
 
 def model_at(sweep: Any, index: tuple[int, int, int], *, exact: bool = True, even: bool = False) -> PVMinCq:

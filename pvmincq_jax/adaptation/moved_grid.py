@@ -158,7 +158,7 @@ def learn_on_moved(
     sample = (labels, weights) if classes == 1 else as_heavy(labels, weights)
     lanes = Lanes(*sample, np.repeat(mask, len(gammas) * classes, axis=0))
     if exact is None:
-        exact = mesh is not None or not is_large(labels.shape[1], lambda: votes(len(gammas) - 1))
+        exact = not is_large(labels.shape[1], lambda: votes(len(gammas) - 1))
     if exact:
         if classes == 1:
             figures = solve_grid(votes, lanes, margins, unit=unit, mesh=mesh, advance=advance)
@@ -166,7 +166,7 @@ def learn_on_moved(
             figures = Figures(*map(np.concatenate, zip(*map(solve_classes, range(len(flat))))))
         moved = np.stack([blocks(lane).values(own) for lane, own in enumerate(figures.weights)])
     else:
-        figures, moved = solve_coarsely(blocks, lanes, margins, unit=unit, advance=advance)
+        figures, moved = solve_coarsely(blocks, lanes, margins, unit=unit, mesh=mesh, advance=advance)
 
     def gather(field: np.ndarray) -> np.ndarray:
         """Lanes as classes, radii and gammas ``[c, r, g, ...]``."""

@@ -78,6 +78,7 @@ def pv_transport_mincq(
       [ 1. -1.] 0.0
     """
     check_task(source, source_labels, target)
+    check_margins([margin], margin_unit, "margin")
     if radius_unit != "absolute":
         radius = float(grid_radii(source, target, [radius], radius_unit, metric)[0])
     transport = pv_transport(source, target, radius, draws=draws, seed=seed, metric=metric, source_labels=source_labels)

@@ -63,7 +63,7 @@ def fit_validated(
     radius_unit: RadiusUnit = "absolute",
     margin_unit: MarginUnit = "fraction",
     metric: Metric = "euclidean",
-    exact: bool | None = None,
+    exact: bool = False,
     mesh: jax.sharding.Mesh | None = None,
     progress: Progress = None,
 ) -> ValidatedFit:
@@ -89,8 +89,7 @@ def fit_validated(
       radius_unit: how to read ``radii``.
       margin_unit: how to read ``margins``.
       metric: of the matching.
-      exact: whether all of the grid is solved to 1e-7, not to the three digits that a criterion can see; None: with a
-        mesh only.
+      exact: whether all of the grid is solved to 1e-7, not to the three digits that a criterion can see.
       mesh: devices to split the grid over.
       progress: a bar.
 
@@ -121,7 +120,7 @@ def fit_validated(
         radius_unit=radius_unit,
         margin_unit=margin_unit,
         metric=metric,
-        exact=mesh is not None if exact is None else exact,
+        exact=exact,
         mesh=mesh,
         progress=progress,
     )
@@ -179,7 +178,7 @@ def fit_transport_validated(
     radius_unit: RadiusUnit = "absolute",
     margin_unit: MarginUnit = "fraction",
     metric: Metric = "euclidean",
-    exact: bool | None = None,
+    exact: bool = False,
     mesh: jax.sharding.Mesh | None = None,
     progress: Progress = None,
     identity: bool | None = None,
@@ -207,8 +206,7 @@ def fit_transport_validated(
       radius_unit: how to read ``radii``.
       margin_unit: how to read ``margins``.
       metric: of the matching.
-      exact: whether all of the grid is solved to 1e-7, not to the three digits that a criterion can see; None: with a
-        mesh only.
+      exact: whether all of the grid is solved to 1e-7, not to the three digits that a criterion can see.
       mesh: devices to split the grid over.
       progress: a bar.
       identity: whether not to adapt is a point of the grid.
@@ -245,7 +243,7 @@ def fit_transport_validated(
         radius_unit=radius_unit,
         margin_unit=margin_unit,
         metric=metric,
-        exact=mesh is not None if exact is None else exact,
+        exact=exact,
         mesh=mesh,
         progress=progress,
         identity=identity,

@@ -30,6 +30,7 @@ given = {"radii": [0.4, 0.6, 0.8], "margins": [0.1, 0.4], "gammas": [6.0, 9.0], 
 found = {
     "label": apart(*(pvm.sweep(*arguments, **given, folds=2, mesh=one) for one in (alone, mesh))),
     "transport": apart(*(pvm.transport_sweep(*arguments, **given, draws=4, mesh=one) for one in (alone, mesh))),
-    "fit": apart(*(pvm.fit_validated(*arguments, **given, draws=2, folds=2, mesh=one) for one in (alone, None))),
+    "fit": apart(*(pvm.fit_validated(*arguments, **given, draws=2, folds=2, mesh=one) for one in (mesh, None))),
+    "exact": apart(*(pvm.fit_validated(*arguments, **given, folds=2, exact=True, mesh=one) for one in (alone, mesh))),
 }
 json.dump({"devices": jax.device_count(), **found}, sys.stdout)
