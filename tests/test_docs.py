@@ -72,3 +72,10 @@ def test_the_suite_runs_the_examples():
     options = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["pytest"]["ini_options"]
     assert "--doctest-modules" in options["addopts"]
     assert "pvmincq_jax" in options["testpaths"]
+
+
+@pytest.mark.parametrize("room", ["voting", "matching", "adaptation", "bounds"])
+def test_a_room_s_map_names_all_its_files(room):
+    said = importlib.import_module(f"pvmincq_jax.{room}").__doc__
+    for path in (ROOT / "pvmincq_jax" / room).glob("[!_]*.py"):
+        assert f"`{path.stem}`" in said, path.stem
