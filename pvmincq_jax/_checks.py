@@ -81,6 +81,8 @@ def check_labels(name: str, value: ArrayLike, length: int, *, soft: bool, both_c
     labels = np.asarray(value)
     if soft and np.any(np.abs(labels) > 1):
         raise ValueError(f"{name} must lie in [-1, 1]; the largest size is {np.max(np.abs(labels)):g}")
+    if soft and np.array_equal(np.unique(labels), (0, 1)):
+        raise ValueError(f"{name} are all 0 or 1, and classes are -1 and +1 here: give 2 * {name} - 1")
     if not soft and not np.all(np.isin(labels, (-1, 1))):
         strange = np.unique(labels[~np.isin(labels, (-1, 1))])[:5]
         raise ValueError(f"{name} must be -1 or +1; it also holds {', '.join(f'{s:g}' for s in strange)}")

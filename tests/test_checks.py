@@ -10,6 +10,7 @@ from pvmincq_jax.estimators import PVMinCqClassifier
 
 SOURCE, LABELS, TARGET = moons_task("30", 0, per_class=8, test_size=2)[:3]
 TASK = SOURCE, LABELS, TARGET
+VOTES, ONE = np.column_stack([LABELS, 0.5 * LABELS]), np.array([0.5, 0.5])
 POINT = {"radius": 0.5, "margin": 0.2, "gamma": 2.0}
 
 
@@ -61,3 +62,17 @@ def test_a_criterion_by_name_is_told_before_the_grid(fit):
     task = pvm.datasets.moons_task("30", 0, per_class=4)
     with pytest.raises(ValueError, match=r"criterion must be a function, such as pvmincq_jax.rs_pv; it is 'rs_pv'"):
         fit(*task[:3], criterion="rs_pv")
+
+
+@pytest.mark.parametrize("call", [lambda y: pvm.mincq(VOTES, y, 0.1), lambda y: pvm.c_bound(VOTES, y, ONE)])
+def test_classes_0_and_1_are_told_from_soft_labels(call):
+    """Soft labels may be 0 or 1; a whole sample of nothing else is one whose classes have other names."""
+    with pytest.raises(ValueError, match="labels are all 0 or 1, and classes are -1 and \\+1 here"):
+        call((LABELS + 1) / 2)
+    call(np.where(np.arange(16) < 4, 0.0, LABELS))
+
+
+@pytest.mark.parametrize("what", [pvm.decision, pvm.predict])
+def test_a_fit_is_no_model(what):
+    with pytest.raises(ValueError, match=r"such as the \.model of a fit; it is of type SelfLabels"):
+        what(pvm.self_label(*TASK, 0.5), SOURCE)

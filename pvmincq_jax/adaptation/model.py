@@ -109,6 +109,8 @@ def decision(model: Any, x: Any) -> Any:
       >>> decision(vote, np.array([[0.0], [0.5]])).round(3)
       array([0.316, 0.   ])
     """
+    if not (hasattr(model, "voters") and hasattr(model, "weights")):
+        raise ValueError(f"model must be a PVMinCq, such as the .model of a fit; it is of type {type(model).__name__}")
     if is_traced(model.voters, model.weights, x):
         votes, weights = model.voters.votes(x), model.weights
         return vote_margin(votes, weights) if jnp.ndim(weights) == 1 else votes @ jnp.transpose(weights)

@@ -43,7 +43,7 @@ class Instance:
             rng.normal(size=VOTERS) * 3,
             np.eye(VOTERS)[0] * rng.choice([-1, 1]),
         ][kind]
-        self.proper = kind != 2  # the sizes of the weights sum to at most 1
+        self.proper = float(np.sum(np.abs(self.weights))) <= 1 + 1e-15 * VOTERS
         self.sample_weights = rng.choice([0.0, 0.5, 2.0], POINTS) if rng.random() < 0.5 else None
         if self.sample_weights is not None:
             self.sample_weights[0] = 1.0
