@@ -11,6 +11,7 @@ import matplotlib
 import numpy as np
 
 import pvmincq_jax as pvm
+from pvmincq_jax.baselines import svm, tsvm
 from pvmincq_jax.datasets import moons_task
 from pvmincq_jax.estimators import PVMinCqClassifier
 from pvmincq_jax.plots import plot_transfer
@@ -19,7 +20,7 @@ NAMES = ("pvmincq-jax", "jax", "jaxlib", "jaxopt", "optax", "chex", "numpy", "sc
 
 
 def main() -> None:
-    """MinCq with its derivative, a grid with and without a mesh, both validated fits, an estimator and a picture."""
+    """MinCq with its derivative, a grid with and without a mesh, both validated fits, an estimator, two baselines and a picture."""
     task = moons_task("20", seed=0, per_class=20)
     source, labels, target = task.source, task.source_labels, task.target
     grid = {"radii": [0.4, 0.6], "margins": [0.1, 0.3], "gammas": [2.0]}
@@ -45,6 +46,9 @@ def main() -> None:
 
     classifier = PVMinCqClassifier(radius=0.5, margin=0.2, gamma=2.0).fit_domains(source, labels, target)
     assert classifier.score(task.test, task.test_labels) > 0.9
+    for method in (svm, tsvm):
+        machine = method.fit(source, labels, target, {"gamma": 2.0, "cost": 10.0})
+        assert np.mean(method.decision(machine, task.test) * task.test_labels > 0) > 0.9, method
     matplotlib.use("Agg")
     plot_transfer(classifier).figure.canvas.draw()
 
