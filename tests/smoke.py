@@ -20,7 +20,7 @@ NAMES = ("pvmincq-jax", "jax", "jaxlib", "jaxopt", "optax", "chex", "numpy", "sc
 
 
 def main() -> None:
-    """MinCq with its derivative, a grid with and without a mesh, both validated fits, an estimator, two baselines and a picture."""
+    """MinCq and its derivative, a grid over a mesh and not, validated fits, an estimator, baselines and a picture."""
     task = moons_task("20", seed=0, per_class=20)
     source, labels, target = task.source, task.source_labels, task.target
     grid = {"radii": [0.4, 0.6], "margins": [0.1, 0.3], "gammas": [2.0]}
