@@ -175,7 +175,8 @@ def _fit_skada(name: str, source: np.ndarray, labels: np.ndarray, target: np.nda
     domains = np.concatenate([_domain(len(source), 1), _domain(len(target), -2)])
     adapted = adapter.fit_transform(np.concatenate([source, target]), sample_domain=domains)
     moved, seen = adapted[: len(source)], adapted[len(source) :]
-    scores = validations.cross_validation(svm.fit, svm.decision, moved, labels, seen, svm.GRID, FOLDS, seed)
+    given = svm.fit, svm.decision, moved, labels, seen, svm.GRID, FOLDS, seed
+    scores = validations.cross_validation(*given, fit_grid=svm.fit_grid)
     chosen = validations.first_best(scores)
     model = svm.fit(moved, labels, seen, svm.GRID[chosen], seed)
 

@@ -1,7 +1,7 @@
 """What the comparison methods share: checked input in canonical order, and kernel expansions as models."""
 
 import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -43,6 +43,11 @@ def read_params(kind: type, params: Any) -> Any:
     return read
 
 
+def both_domains(sample: Sample) -> np.ndarray:
+    """Source points, then target points."""
+    return np.concatenate([sample.source, sample.target])
+
+
 def make_grid(kind: type, **values: Sequence[float]) -> list[Any]:
     """All combinations of the values; the parameter named first changes last."""
     return [kind(**dict(zip(values, point))) for point in itertools.product(*values.values())]
@@ -51,7 +56,9 @@ def make_grid(kind: type, **values: Sequence[float]) -> list[Any]:
 def each_sample(source: ArrayLike, source_labels: ArrayLike, target: ArrayLike, count: int) -> list[Sample]:
     """The task of each of ``count`` points of a grid, whose labels are ``[m_s]``, or ``[g, m_s]`` with their own."""
     labels = np.asarray(source_labels, dtype=float)
-    return [prepare(source, own, target) for own in np.broadcast_to(labels, (count, labels.shape[-1]))]
+    different, own = np.unique(np.atleast_2d(labels), axis=0, return_inverse=True)
+    samples = [prepare(source, row, target) for row in different]
+    return [samples[k] for k in np.broadcast_to(own.ravel(), count)]
 
 
 def by_gamma(grid: Sequence[Any], fit_rows: Callable[[list[int]], Iterable[Any]]) -> list[Any]:
@@ -61,6 +68,22 @@ def by_gamma(grid: Sequence[Any], fit_rows: Callable[[list[int]], Iterable[Any]]
         rows = [row for row, params in enumerate(grid) if params.gamma == gamma]
         models.update(zip(rows, fit_rows(rows)))
     return [models[row] for row in range(len(grid))]
+
+
+def on_kernels(
+    grid: Sequence[Any],
+    samples: Sequence[Sample],
+    points_of: Callable[[Sample], np.ndarray],
+    fit_one: Callable[[Sample, np.ndarray, np.ndarray, Any], Any],
+) -> list[Any]:
+    """``fit_one(sample, points, kernel, params)`` at all points of a grid, with one kernel matrix for each gamma."""
+
+    def fit_rows(rows: list[int]) -> Iterator[Any]:
+        points = points_of(samples[rows[0]])
+        kernel = rbf_kernel(points, points, grid[rows[0]].gamma)
+        return (fit_one(samples[row], points, kernel, grid[row]) for row in rows)
+
+    return by_gamma(grid, fit_rows)
 
 
 def decision(model: Any, x: ArrayLike) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Weighted support vector machines on a kernel matrix, by scikit-learn's SVC."""
+"""Weighted support vector machines on a kernel matrix, by the libsvm that scikit-learn's SVC calls."""
 
 from typing import NamedTuple
 
@@ -44,23 +44,30 @@ def weighted_svc(kernel: np.ndarray, labels: np.ndarray, costs: np.ndarray) -> E
 
     Returns: an `Expansion` over the n points.
     """
+    # The methods train thousands of machines on checked input: SVC would look at it for longer than libsvm trains.
     try:
-        from sklearn import config_context
-        from sklearn.svm import SVC
+        from sklearn.svm import _libsvm
     except ImportError as error:
         raise ImportError(
             'this method trains scikit-learn\'s SVC, which is not installed: pip install "pvmincq-jax[sklearn]"'
         ) from error
     used = np.flatnonzero(costs > 0)
     weights = np.zeros(labels.shape[0])
-    if np.unique(labels[used]).size < 2:
-        return Expansion(weights, float(labels[used][0]))
-    # SVC multiplies its C by the sample weights; the rest of it is on the scale of the largest cost.
+    if np.all(labels[used] == labels[used[0]]):
+        return Expansion(weights, float(labels[used[0]]))
+    # C is multiplied by the sample weights; the rest of libsvm is on the scale of the largest cost.
     largest = float(np.max(costs))
-    machine = SVC(C=largest, kernel="precomputed", tol=TOLERANCE, cache_size=50)
     own = kernel if used.size == labels.shape[0] else kernel[np.ix_(used, used)]
-    # The methods train thousands of machines on checked input: looking at it again would take longer than training.
-    with config_context(assume_finite=True, skip_parameter_validation=True):
-        machine.fit(own, labels[used], sample_weight=costs[used] / largest)
-    weights[used[machine.support_]] = machine.dual_coef_[0]
-    return Expansion(weights, float(machine.intercept_[0]))
+    _libsvm.set_verbosity_wrap(0)
+    support, _, _, dual, bias, *_ = _libsvm.fit(
+        np.ascontiguousarray(own),
+        labels[used],
+        kernel="precomputed",
+        C=largest,
+        tol=TOLERANCE,
+        cache_size=50.0,
+        sample_weight=costs[used] / largest,
+    )
+    # libsvm's first class is -1, whose side it calls the positive one.
+    weights[used[support]] = -dual[0]
+    return Expansion(weights, -float(bias[0]))

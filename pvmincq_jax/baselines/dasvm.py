@@ -16,15 +16,25 @@ last SVM that had source points labels the whole target. A target with one label
 an empty band with stable labels too, so the published rule stops there.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from pvmincq_jax._types import ArrayLike
-from pvmincq_jax.baselines._form import KernelModel, decision, make_grid, prepare, rbf_kernel, read_params
+from pvmincq_jax.baselines._form import (
+    KernelModel,
+    Sample,
+    both_domains,
+    decision,
+    each_sample,
+    make_grid,
+    on_kernels,
+    read_params,
+)
 from pvmincq_jax.baselines._svc import weighted_svc
 
-__all__ = ["GRID", "VALIDATION", "DasvmModel", "DasvmParams", "decision", "fit"]
+__all__ = ["GRID", "VALIDATION", "DasvmModel", "DasvmParams", "decision", "fit", "fit_grid"]
 
 SHARE = 0.05
 ROUNDS = 10
@@ -73,26 +83,10 @@ def _largest(scores: np.ndarray, rows: np.ndarray, count: int) -> np.ndarray:
     return rows[np.argsort(-scores[rows], kind="stable")[:count]]
 
 
-def fit(
-    source: ArrayLike, source_labels: ArrayLike, target: ArrayLike, params: DasvmParams | dict, seed: int = 0
-) -> DasvmModel:
-    """Moves an SVM from the source to the target, a few points at a time (section 4).
-
-    Args: source, source_labels, target, params (`DasvmParams`), seed (not used); see `pvmincq_jax.baselines`.
-
-    Returns: `DasvmModel`.
-
-    Example:
-      >>> source, labels = np.array([[0.0], [1.0]]), np.array([-1, 1])
-      >>> model = fit(source, labels, np.array([[0.1], [0.9]]), DasvmParams(1.0, 10.0))
-      >>> print(model.target_labels, model.kernel.centers.shape)
-      [-1.  1.] (2, 1)
-    """
-    read = read_params(DasvmParams, params)
-    sample = prepare(source, source_labels, target)
+def _move(sample: Sample, points: np.ndarray, kernel: np.ndarray, params: DasvmParams) -> DasvmModel:
+    """The rounds, on a kernel matrix of source and target."""
+    cost = float(params.cost)
     m_s, m_t = sample.source.shape[0], sample.target.shape[0]
-    points = np.concatenate([sample.source, sample.target])
-    kernel = rbf_kernel(points, points, read.gamma)
     rho, few = int(np.ceil(SHARE * m_t)), int(np.ceil(STABLE * m_t))
 
     kept = np.ones(m_s, dtype=bool)
@@ -101,8 +95,8 @@ def fit(
     source_left, joined, reset = [], [], []
     for number in range(MOST_ROUNDS):
         rise = min(number / ROUNDS, 1.0) ** 2
-        source_cost = read.cost * (1 - (1 - COST_RATIO) * rise)
-        target_cost = read.cost * (COST_RATIO + (1 - COST_RATIO) * rise)
+        source_cost = cost * (1 - (1 - COST_RATIO) * rise)
+        target_cost = cost * (COST_RATIO + (1 - COST_RATIO) * rise)
         costs = np.concatenate([source_cost * kept, target_cost * (given != 0)])
         if not np.any(costs > 0):
             break
@@ -136,6 +130,43 @@ def fit(
             break
     if not np.any(given):
         given = last_guess
-    machine = weighted_svc(kernel[m_s:, m_s:], given, read.cost * (given != 0))
-    model = machine.over(sample.target, read.gamma)
+    machine = weighted_svc(kernel[m_s:, m_s:], given, cost * (given != 0))
+    model = machine.over(sample.target, params.gamma)
     return DasvmModel(model, sample.as_given(given), np.array(source_left), np.array(joined), np.array(reset))
+
+
+def fit_grid(
+    source: ArrayLike, source_labels: ArrayLike, target: ArrayLike, grid: Sequence[DasvmParams | dict], seed: int = 0
+) -> list[DasvmModel]:
+    """Trains the whole grid with one kernel matrix for each gamma (section 4).
+
+    Args: source, source_labels, target, grid (`DasvmParams`s), seed (not used); see `pvmincq_jax.baselines`.
+
+    Returns: list of `DasvmModel` ``[g]``.
+
+    Example:
+      >>> source, labels = np.array([[0.0], [1.0]]), np.array([-1, 1])
+      >>> [int(model.source_left[0]) for model in fit_grid(source, labels, source, GRID[:2])]
+      [2, 2]
+    """
+    read = [read_params(DasvmParams, params) for params in grid]
+    samples = each_sample(source, source_labels, target, len(read))
+    return on_kernels(read, samples, both_domains, _move)
+
+
+def fit(
+    source: ArrayLike, source_labels: ArrayLike, target: ArrayLike, params: DasvmParams | dict, seed: int = 0
+) -> DasvmModel:
+    """Moves an SVM from the source to the target, a few points at a time (section 4).
+
+    Args: source, source_labels, target, params (`DasvmParams`), seed (not used); see `pvmincq_jax.baselines`.
+
+    Returns: `DasvmModel`.
+
+    Example:
+      >>> source, labels = np.array([[0.0], [1.0]]), np.array([-1, 1])
+      >>> model = fit(source, labels, np.array([[0.1], [0.9]]), DasvmParams(1.0, 10.0))
+      >>> print(model.target_labels, model.kernel.centers.shape)
+      [-1.  1.] (2, 1)
+    """
+    return fit_grid(source, source_labels, target, [params], seed)[0]

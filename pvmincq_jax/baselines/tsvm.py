@@ -11,15 +11,25 @@ meets the condition, swap before the next training (the multiple switching of Si
 above holds for each of them); the last level, C* itself, is trained too; C* is the source's C, its usual choice.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from pvmincq_jax._types import ArrayLike
-from pvmincq_jax.baselines._form import KernelModel, decision, make_grid, prepare, rbf_kernel, read_params
-from pvmincq_jax.baselines._svc import TOLERANCE, Expansion, weighted_svc
+from pvmincq_jax.baselines._form import (
+    KernelModel,
+    Sample,
+    both_domains,
+    decision,
+    each_sample,
+    make_grid,
+    on_kernels,
+    read_params,
+)
+from pvmincq_jax.baselines._svc import TOLERANCE, weighted_svc
 
-__all__ = ["GRID", "VALIDATION", "TsvmModel", "TsvmParams", "decision", "fit"]
+__all__ = ["GRID", "VALIDATION", "TsvmModel", "TsvmParams", "decision", "fit", "fit_grid"]
 
 FIRST_COST = 1e-5
 PAIRS = 1000
@@ -63,11 +73,6 @@ GRID = make_grid(TsvmParams, cost=(0.1, 1.0, 10.0, 100.0), gamma=(0.5, 2.0, 8.0)
 VALIDATION = "cross"
 
 
-def _values(kernel: np.ndarray, machine: Expansion) -> np.ndarray:
-    support = np.flatnonzero(machine.weights)
-    return kernel[:, support] @ machine.weights[support] + machine.bias
-
-
 def _swaps(labels: np.ndarray, slacks: np.ndarray) -> np.ndarray:
     """The rows to flip: disjoint pairs of a positive and a negative point with both slacks > 0 and a sum > 2."""
     positive, negative = np.flatnonzero(labels > 0), np.flatnonzero(labels < 0)
@@ -77,6 +82,65 @@ def _swaps(labels: np.ndarray, slacks: np.ndarray) -> np.ndarray:
     positive, negative = positive[:length], negative[:length]
     good = (slacks[positive] > 0) & (slacks[negative] > 0) & (slacks[positive] + slacks[negative] > 2 + _GAIN)
     return np.concatenate([positive[good], negative[good]])
+
+
+def _anneal(sample: Sample, points: np.ndarray, kernel: np.ndarray, params: TsvmParams) -> TsvmModel:
+    """The levels, on a kernel matrix of source and target."""
+    cost = float(params.cost)
+    m_s, m_t = sample.source.shape[0], sample.target.shape[0]
+    positives = int(np.clip(round(m_t * float(np.mean(sample.labels > 0))), 1, m_t - 1))
+
+    costs = np.concatenate([np.full(m_s, cost), np.zeros(m_t)])
+    every = np.concatenate([sample.labels, np.zeros(m_t)])
+    machine = weighted_svc(kernel, every, costs)
+    values = kernel @ machine.weights + machine.bias
+    every[m_s:] = -1.0
+    every[m_s + np.argsort(-values[m_s:], kind="stable")[:positives]] = 1.0
+
+    negative_cost = min(FIRST_COST, cost)
+    positive_cost = min(FIRST_COST * positives / (m_t - positives), cost)
+    levels, objectives, counts = [], [], []
+    level = 0
+    while True:
+        for _ in range(_MOST_TRAININGS):
+            costs[m_s:] = np.where(every[m_s:] > 0, positive_cost, negative_cost)
+            machine = weighted_svc(kernel, every, costs)
+            values = kernel @ machine.weights + machine.bias
+            slacks = np.maximum(0.0, 1 - every * values)
+            levels.append(level)
+            objectives.append(machine.weights @ (values - machine.bias) / 2 + costs @ slacks)
+            counts.append(np.sum(every[m_s:] > 0))
+            flips = _swaps(every[m_s:], slacks[m_s:])
+            if not flips.size:
+                break
+            every[m_s + flips] *= -1
+        if negative_cost >= cost and positive_cost >= cost:
+            break
+        negative_cost, positive_cost = min(2 * negative_cost, cost), min(2 * positive_cost, cost)
+        level += 1
+    model, given = machine.over(points, params.gamma), sample.as_given(every[m_s:])
+    return TsvmModel(model, given, np.array(levels), np.array(objectives), np.array(counts))
+
+
+def fit_grid(
+    source: ArrayLike, source_labels: ArrayLike, target: ArrayLike, grid: Sequence[TsvmParams | dict], seed: int = 0
+) -> list[TsvmModel]:
+    """Trains the whole grid with one kernel matrix for each gamma (section 4).
+
+    Args: source, source_labels, target, grid (`TsvmParams`s), seed (not used); see `pvmincq_jax.baselines`.
+
+    Returns: list of `TsvmModel` ``[g]``.
+
+    Example:
+      >>> source, labels = np.array([[0.0], [1.0]]), np.array([-1, 1])
+      >>> [int(model.positives.max()) for model in fit_grid(source, labels, source, GRID[:2])]
+      [1, 1]
+    """
+    read = [read_params(TsvmParams, params) for params in grid]
+    samples = each_sample(source, source_labels, target, len(read))
+    if len(samples[0].target) < 2:
+        raise ValueError(f"target must hold at least two points, one for each class; it holds {len(samples[0].target)}")
+    return on_kernels(read, samples, both_domains, _anneal)
 
 
 def fit(
@@ -97,41 +161,4 @@ def fit(
       >>> print(model.target_labels)
       [-1.  1.]
     """
-    read = read_params(TsvmParams, params)
-    sample = prepare(source, source_labels, target)
-    m_s, m_t = sample.source.shape[0], sample.target.shape[0]
-    if m_t < 2:
-        raise ValueError(f"target must hold at least two points, one for each class; it holds {m_t}")
-    points = np.concatenate([sample.source, sample.target])
-    kernel = rbf_kernel(points, points, read.gamma)
-    positives = int(np.clip(round(m_t * float(np.mean(sample.labels > 0))), 1, m_t - 1))
-
-    costs = np.concatenate([np.full(m_s, float(read.cost)), np.zeros(m_t)])
-    every = np.concatenate([sample.labels, np.zeros(m_t)])
-    values = _values(kernel, weighted_svc(kernel, every, costs))
-    every[m_s:] = -1.0
-    every[m_s + np.argsort(-values[m_s:], kind="stable")[:positives]] = 1.0
-
-    negative_cost = min(FIRST_COST, read.cost)
-    positive_cost = min(FIRST_COST * positives / (m_t - positives), read.cost)
-    levels, objectives, counts = [], [], []
-    level = 0
-    while True:
-        for _ in range(_MOST_TRAININGS):
-            costs[m_s:] = np.where(every[m_s:] > 0, positive_cost, negative_cost)
-            machine = weighted_svc(kernel, every, costs)
-            values = _values(kernel, machine)
-            slacks = np.maximum(0.0, 1 - every * values)
-            levels.append(level)
-            objectives.append(machine.weights @ (values - machine.bias) / 2 + costs @ slacks)
-            counts.append(np.sum(every[m_s:] > 0))
-            flips = _swaps(every[m_s:], slacks[m_s:])
-            if not flips.size:
-                break
-            every[m_s + flips] *= -1
-        if negative_cost >= read.cost and positive_cost >= read.cost:
-            break
-        negative_cost, positive_cost = min(2 * negative_cost, read.cost), min(2 * positive_cost, read.cost)
-        level += 1
-    model, given = machine.over(points, read.gamma), sample.as_given(every[m_s:])
-    return TsvmModel(model, given, np.array(levels), np.array(objectives), np.array(counts))
+    return fit_grid(source, source_labels, target, [params], seed)[0]

@@ -48,6 +48,17 @@ def test_program_has_no_gap_to_its_dual_by_another_solver(program):
     np.testing.assert_allclose(_lower_bound(*program), reached, rtol=1e-6)
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_programs_with_more_kinks_than_a_vertex_needs(seed):
+    """Equal points, equal features and features of few values: many kinks meet in one vertex."""
+    rng = np.random.default_rng(seed)
+    features = rng.integers(0, 3, size=(12, 5)).astype(float)
+    features = np.concatenate([features, features[:6]])[:, [0, 1, 2, 3, 4, 0, 1]]
+    labels = np.where(rng.random(18) < 0.5, 1.0, -1.0)
+    given = features, labels, np.full(7, 10.0 ** -(seed + 1))
+    np.testing.assert_allclose(_value(dasf.solve_program(*given), *given), _lower_bound(*given), rtol=1e-6)
+
+
 def test_program_by_hand():
     # One feature phi = (1, 1) with labels (1, 1): mean hinge max(0, 1 - a) + p |a|, so a = 1 if p < 1, else 0.
     features, labels = np.ones((2, 1)), np.ones(2)
