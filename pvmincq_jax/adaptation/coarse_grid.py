@@ -141,7 +141,7 @@ def _solve_lane(
         found, residual[feasible] = coarse_weights(second, first, mus[feasible])
         solved = residual[feasible] <= COARSE
         status[feasible] = np.where(solved, Status.SOLVED, Status.MAX_ITERATIONS)
-        moments = np.einsum("kn,nm,km->k", found, second, found)
+        moments = np.sum((found @ second) * found, axis=1)
         c_bound[feasible] = np.where(solved, 1 - (found @ first) ** 2 / moments, np.nan)
         inside = np.where(status == Status.SOLVED)[0]
         full[inside] = 0.0

@@ -121,12 +121,14 @@ class _Problem(NamedTuple):
 
     Attributes:
       factor: F ``[N, r]``, its source rows times their labels: the disagreement is an even function of the margin.
-      m_s: source points, which come first.
+      domains: -1 for source points, which come first, and 1 for target points ``[N]``.
+      m_s: source points.
       risk: C.
       disagreement: A.
     """
 
     factor: np.ndarray
+    domains: np.ndarray
     m_s: int
     risk: float
     disagreement: float
@@ -135,11 +137,10 @@ class _Problem(NamedTuple):
         """C R + 1/2 |beta|^2, the gap, and the gradients of C R and of the gap in the margins, ``[m_s]``, ``[N]``."""
         margins = self.factor @ beta
         phi, density = ndtr(-margins), _TANGENT * np.exp(-0.5 * margins * margins)
-        dis, slopes = 2 * phi * (1 - phi), 2 * density * (2 * phi - 1)
-        slopes[: self.m_s] *= -1
-        gap = np.sum(dis[self.m_s :]) - np.sum(dis[: self.m_s])
+        gap = 2 * (self.domains @ (phi - phi * phi))
+        slopes = (4 * phi - 2) * density * self.domains
         at_source = margins[: self.m_s]
-        convex = np.sum(np.maximum(phi[: self.m_s], 0.5 - _TANGENT * at_source))
+        convex = np.maximum(phi[: self.m_s], 0.5 - _TANGENT * at_source).sum()
         pull = -self.risk * np.where(at_source >= 0, density[: self.m_s], _TANGENT)
         return self.risk * convex + beta @ beta / 2, gap, pull, slopes
 
@@ -231,11 +232,12 @@ def _fit_gamma(sample: Sample, labels: np.ndarray, grid: Sequence[PbdaParams]) -
     """All points of the grid with one gamma; `labels` are in canonical order, ``[g, m_s]``."""
     points = np.concatenate([sample.source, sample.target])
     factor, back = _factor(rbf_kernel(points, points, grid[0].gamma))
+    domains = np.repeat([-1.0, 1.0], [len(sample.source), len(sample.target)])
     models = []
     for own, params in zip(labels, grid):
         signed = np.concatenate([own[:, None] * factor[: own.size], factor[own.size :]])
         start = np.sum(signed[: own.size], axis=0) / points.shape[0]
-        problem = _Problem(signed, own.size, float(params.risk), float(params.disagreement))
+        problem = _Problem(signed, domains, own.size, float(params.risk), float(params.disagreement))
         reached, beta = _minimise(problem, start)
         expansion = KernelModel(points, back @ beta, np.zeros(()), np.asarray(float(params.gamma)))
         models.append(PbdaModel(expansion, np.asarray(reached)))

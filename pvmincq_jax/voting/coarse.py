@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve, qr
-from scipy.linalg.lapack import dpstrf
+from scipy.linalg import cho_solve, qr
+from scipy.linalg.lapack import dpotrf, dpotrs, dpstrf
 
 __all__: list[str] = []
 
@@ -121,8 +121,16 @@ def _residual(second: _Second, a: np.ndarray, box: float, u: np.ndarray, y: floa
     """
     hessian_u = second.times(u)
     primal = u @ hessian_u / 2
-    least = y - primal - box * np.sum(np.abs(hessian_u - y * a))
-    return float(max(abs(primal - least) / primal, abs(a @ u - 1), np.max(np.abs(u)) / box - 1))
+    least = y - primal - box * np.abs(hessian_u - y * a).sum()
+    return float(max(abs(primal - least) / primal, abs(a @ u - 1), np.abs(u).max() / box - 1))
+
+
+def _cholesky(matrix: np.ndarray) -> np.ndarray:
+    """The lower factor of a matrix in Fortran's order, in its place; steps are so short that SciPy's checks count."""
+    factor, failed = dpotrf(matrix, lower=1, clean=0, overwrite_a=1)
+    if failed:
+        raise np.linalg.LinAlgError("a step's matrix is not positive definite")
+    return factor
 
 
 def _shifted_inverse(second: np.ndarray) -> Callable[[np.ndarray], Solve]:
@@ -131,10 +139,10 @@ def _shifted_inverse(second: np.ndarray) -> Callable[[np.ndarray], Solve]:
     if 2 * rank >= len(second):
 
         def whole(D: np.ndarray) -> Solve:
-            shifted = second.copy()
-            shifted[np.diag_indices_from(shifted)] += D
-            factor = cho_factor(shifted, lower=True, overwrite_a=True, check_finite=False)
-            return lambda x: cho_solve(factor, x, check_finite=False)
+            shifted = second.copy(order="F")
+            np.einsum("ii->i", shifted)[:] += D
+            factor = _cholesky(shifted)
+            return lambda x: dpotrs(factor, x, lower=1)[0]
 
         return whole
     rows = np.empty((rank, len(second)))
@@ -143,8 +151,10 @@ def _shifted_inverse(second: np.ndarray) -> Callable[[np.ndarray], Solve]:
     def by_rank(D: np.ndarray) -> Solve:
         # (D + F'F)^-1 = D^-1 - D^-1 F' (I + F D^-1 F')^-1 F D^-1.
         scaled = rows / D
-        factor = cho_factor(np.eye(rank) + scaled @ rows.T, lower=True, overwrite_a=True, check_finite=False)
-        return lambda x: (x - rows.T @ cho_solve(factor, scaled @ x, check_finite=False)) / D
+        inner = rows @ scaled.T
+        np.einsum("ii->i", inner)[:] += 1
+        factor = _cholesky(inner.T)
+        return lambda x: (x - rows.T @ dpotrs(factor, scaled @ x, lower=1)[0]) / D
 
     return by_rank
 
@@ -190,8 +200,9 @@ def _step(second: _Second, a: np.ndarray, box: float, at: _Iterate) -> _Iterate:
         return _Iterate(du, dy, (aim_lower - lower * du) / low - lower, (aim_upper + upper * du) / high - upper)
 
     def longest(d: _Iterate) -> float:
-        pairs = (low, d.u), (high, -d.u), (lower, d.lower), (upper, d.upper)
-        return 1 / max(1e-300, *(float(np.max(-change / value)) for value, change in pairs))
+        """Up to where one of the slacks and multipliers is 0."""
+        falls = (-d.u / low).max(), (d.u / high).max(), -(d.lower / lower).min(), -(d.upper / upper).min()
+        return 1 / max(1e-300, *map(float, falls))
 
     predictor = direction(0.0, 0.0)
     step = min(1.0, longest(predictor))
