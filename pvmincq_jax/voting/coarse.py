@@ -26,10 +26,10 @@ Solve = Callable[[np.ndarray], np.ndarray]
 
 
 class _Second(NamedTuple):
-    """M, as far as the steps see it."""
+    """M, as far as the steps see it; k margins are steps side by side."""
 
-    times: Solve
-    inverse: Callable[[np.ndarray], Solve]  # from D > 0 to x -> (M + diag D)^-1 x
+    times: Solve  # [k, n] -> [k, n]
+    inverse: Callable[[np.ndarray], Solve]  # from D > 0 [n] to x -> (M + diag D)^-1 x, of columns [n, c]
     ridge: float  # moves M away from singular ones by less than counts
 
 
@@ -57,7 +57,7 @@ def coarse_weights(second: np.ndarray, margins: np.ndarray, mus: np.ndarray) -> 
     corner = np.sign(margins)
     second = second / (corner @ second @ corner)
     ridge = 1e-8 * np.trace(second) / len(second)
-    return _weights(_Second(lambda u: second @ u, _shifted_inverse(second), ridge), margins, mus, _AIM)
+    return _weights(_Second(lambda u: u @ second, _shifted_inverse(second), ridge), margins, mus, _AIM)
 
 
 def exact_weights(root: np.ndarray, margins: np.ndarray, mus: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -82,7 +82,7 @@ def exact_weights(root: np.ndarray, margins: np.ndarray, mus: np.ndarray) -> tup
     root = root / np.linalg.norm(root @ np.sign(margins))
 
     def times(u: np.ndarray) -> np.ndarray:
-        return root.T @ (root @ u)
+        return (u @ root.T) @ root
 
     def inverse(D: np.ndarray) -> Solve:
         factor = qr(np.concatenate([root, np.diag(np.sqrt(D))]), mode="r", overwrite_a=True, check_finite=False)[0]
@@ -90,7 +90,7 @@ def exact_weights(root: np.ndarray, margins: np.ndarray, mus: np.ndarray) -> tup
 
         def refined(x: np.ndarray) -> np.ndarray:
             found = cho_solve(triangle, x, check_finite=False)
-            return found + cho_solve(triangle, x - times(found) - D * found, check_finite=False)
+            return found + cho_solve(triangle, x - times(found.T).T - D[:, None] * found, check_finite=False)
 
         return refined
 
@@ -101,36 +101,31 @@ def exact_weights(root: np.ndarray, margins: np.ndarray, mus: np.ndarray) -> tup
 def _weights(second: _Second, margins: np.ndarray, mus: np.ndarray, aim: float) -> tuple[np.ndarray, np.ndarray]:
     total = np.sum(np.abs(margins))
     a = margins / total
-    direction = second.inverse(np.full(len(a), second.ridge))(a)
-    unbound = direction / (a @ direction)
-    found, residuals = [], []
-    for mu in mus:
-        box = max(1.0, total / (margins.size * mu))
-        u, residual = unbound, _residual(second, a, box, unbound, unbound @ second.times(unbound))
-        if not residual <= aim:
-            u, residual = _interior_point(second, a, box, aim)
-        found.append(u * (mu / total))
-        residuals.append(residual)
-    return np.array(found), np.array(residuals)
+    direction = second.inverse(np.full(len(a), second.ridge))(a[:, None])[:, 0]
+    boxes = np.maximum(1.0, total / (margins.size * mus))
+    found = np.tile(direction / (a @ direction), (len(mus), 1))
+    residuals = _residual(second, a, boxes, found, np.sum(found * second.times(found), axis=1))
+    bound = np.flatnonzero(~(residuals <= aim))
+    found[bound], residuals[bound] = _interior_point(second, a, boxes[bound], aim)
+    return found * (mus / total)[:, None], residuals
 
 
-def _residual(second: _Second, a: np.ndarray, box: float, u: np.ndarray, y: float) -> float:
-    """The largest of the relative duality gap, the error in the equality, and the excess over the box.
+def _residual(second: _Second, a: np.ndarray, boxes: np.ndarray, u: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """The largest of the relative duality gap, the error in the equality, and the excess over the box ``[k]``.
 
     For any u and y, y - u'Mu / 2 - box sum |(M u - y a)_j| is a lower bound on the least v'Mv / 2.
     """
     hessian_u = second.times(u)
-    primal = u @ hessian_u / 2
-    least = y - primal - box * np.abs(hessian_u - y * a).sum()
-    return float(max(abs(primal - least) / primal, abs(a @ u - 1), np.abs(u).max() / box - 1))
+    primal = np.einsum("kn,kn->k", u, hessian_u) / 2
+    least = y - primal - boxes * np.abs(hessian_u - y[:, None] * a).sum(axis=1)
+    return np.maximum(np.maximum(np.abs(primal - least) / primal, np.abs(u @ a - 1)), np.abs(u).max(axis=1) / boxes - 1)
 
 
 def _cholesky(matrix: np.ndarray) -> np.ndarray:
-    """The lower factor of a matrix in Fortran's order, in its place; steps are so short that SciPy's checks count."""
+    """The lower factor of a matrix in Fortran's order, in its place; NaN if there is none."""
+    # Steps are so short that the checks of SciPy's own functions would count.
     factor, failed = dpotrf(matrix, lower=1, clean=0, overwrite_a=1)
-    if failed:
-        raise np.linalg.LinAlgError("a step's matrix is not positive definite")
-    return factor
+    return np.full_like(factor, np.nan) if failed else factor
 
 
 def _shifted_inverse(second: np.ndarray) -> Callable[[np.ndarray], Solve]:
@@ -154,63 +149,76 @@ def _shifted_inverse(second: np.ndarray) -> Callable[[np.ndarray], Solve]:
         inner = rows @ scaled.T
         np.einsum("ii->i", inner)[:] += 1
         factor = _cholesky(inner.T)
-        return lambda x: (x - rows.T @ dpotrs(factor, scaled @ x, lower=1)[0]) / D
+        return lambda x: (x - rows.T @ dpotrs(factor, scaled @ x, lower=1)[0]) / D[:, None]
 
     return by_rank
 
 
 class _Iterate(NamedTuple):
-    u: np.ndarray
-    y: float  # multiplier of the equality
-    lower: np.ndarray  # multipliers of u >= -box
-    upper: np.ndarray  # multipliers of u <= box
+    """One row for each margin."""
+
+    u: np.ndarray  # [k, n]
+    y: np.ndarray  # multipliers of the equality [k]
+    lower: np.ndarray  # multipliers of u >= -box [k, n]
+    upper: np.ndarray  # multipliers of u <= box [k, n]
 
 
-def _interior_point(second: _Second, a: np.ndarray, box: float, aim: float) -> tuple[np.ndarray, float]:
+def _interior_point(second: _Second, a: np.ndarray, boxes: np.ndarray, aim: float) -> tuple[np.ndarray, np.ndarray]:
     """min u'Mu / 2 s.t. a'u = 1, |u_j| <= box, by Mehrotra's method: the best u on the way, and its residual."""
-    u = np.clip(np.sign(a), -0.9 * box, 0.9 * box)
+    u = np.clip(np.sign(a), -0.9 * boxes[:, None], 0.9 * boxes[:, None])
     barrier = 1 / (2 * len(a))
-    at = _Iterate(u, float(u @ second.times(u)), barrier / (box + u), barrier / (box - u))
-    best = u, np.inf
+    y = np.sum(u * second.times(u), axis=1)
+    at = _Iterate(u, y, barrier / (boxes[:, None] + u), barrier / (boxes[:, None] - u))
+    best, residuals = u.copy(), np.full(len(boxes), np.inf)
+    going = np.arange(len(boxes))
     # A slack that rounds to 0 ends the steps by a residual that is not finite.
     with np.errstate(all="ignore"):
         for _ in range(_MAX_STEPS):
-            residual = _residual(second, a, box, at.u, at.y)
-            if not np.isfinite(residual):
+            residual = _residual(second, a, boxes[going], at.u, at.y)
+            better = residual < residuals[going]
+            best[going[better]], residuals[going[better]] = at.u[better], residual[better]
+            on = np.isfinite(residual) & (residual > aim)
+            if not np.any(on):
                 break
-            best = min(best, (at.u, residual), key=lambda pair: pair[1])
-            if residual <= aim:
-                break
-            at = _step(second, a, box, at)
-    return best
+            if not np.all(on):
+                going, at = going[on], _Iterate(*(field[on] for field in at))
+            at = _step(second, a, boxes[going][:, None], at)
+    return best, residuals
 
 
-def _step(second: _Second, a: np.ndarray, box: float, at: _Iterate) -> _Iterate:
+def _step(second: _Second, a: np.ndarray, box: np.ndarray, at: _Iterate) -> _Iterate:
     """Predictor, corrector, and as far as slacks and multipliers stay above 0."""
     u, y, lower, upper = at
     low, high = box + u, box - u
-    inverse = second.inverse(lower / low + upper / high)
-    toward, reduced = inverse(a), second.times(u) - y * a
+    inverses = [second.inverse(D) for D in lower / low + upper / high]
+    reduced = second.times(u) - y[:, None] * a
 
-    def direction(aim_lower: Any, aim_upper: Any) -> _Iterate:
+    def solve(right: np.ndarray) -> np.ndarray:
+        """Of each margin's own columns ``[k, n, c]``."""
+        return np.stack([inverse(columns) for inverse, columns in zip(inverses, right)])
+
+    def direction(free: np.ndarray, toward: np.ndarray, aim_lower: Any, aim_upper: Any) -> _Iterate:
         """Newton's, to lower (box + u) = aim_lower and upper (box - u) = aim_upper."""
-        free = inverse(aim_lower / low - aim_upper / high - reduced)
-        dy = (1 - a @ u - a @ free) / (a @ toward)
-        du = free + dy * toward
+        dy = (1 - u @ a - free @ a) / (toward @ a)
+        du = free + dy[:, None] * toward
         return _Iterate(du, dy, (aim_lower - lower * du) / low - lower, (aim_upper + upper * du) / high - upper)
 
-    def longest(d: _Iterate) -> float:
-        """Up to where one of the slacks and multipliers is 0."""
-        falls = (-d.u / low).max(), (d.u / high).max(), -(d.lower / lower).min(), -(d.upper / upper).min()
-        return 1 / max(1e-300, *map(float, falls))
+    def longest(d: _Iterate) -> np.ndarray:
+        """Up to where one of the slacks and multipliers is 0 ``[k]``."""
+        falls = np.maximum(-d.u / low, d.u / high), np.maximum(-d.lower / lower, -d.upper / upper)
+        return 1 / np.maximum(1e-300, np.maximum(*falls).max(axis=1))
 
-    predictor = direction(0.0, 0.0)
-    step = min(1.0, longest(predictor))
-    gap = lower @ low + upper @ high
-    after = (lower + step * predictor.lower) @ (low + step * predictor.u)
-    after += (upper + step * predictor.upper) @ (high - step * predictor.u)
-    centre = (after / gap) ** 3 * gap / (2 * len(a))
-    corrector = direction(centre - predictor.lower * predictor.u, centre + predictor.upper * predictor.u)
-    step = min(1.0, 0.99 * longest(corrector))
-    moved: Any = [value + step * change for value, change in zip(at, corrector)]  # type: ignore[operator]
-    return _Iterate(*moved)
+    both = solve(np.stack([np.broadcast_to(a, u.shape), -reduced], axis=2))
+    toward = both[:, :, 0]
+    predictor = direction(both[:, :, 1], toward, 0.0, 0.0)
+    step = np.minimum(1.0, longest(predictor))[:, None]
+    gap = np.einsum("kn,kn->k", lower, low) + np.einsum("kn,kn->k", upper, high)
+    after = np.einsum("kn,kn->k", lower + step * predictor.lower, low + step * predictor.u)
+    after += np.einsum("kn,kn->k", upper + step * predictor.upper, high - step * predictor.u)
+    centre = ((after / gap) ** 3 * gap / (2 * len(a)))[:, None]
+    aims = centre - predictor.lower * predictor.u, centre + predictor.upper * predictor.u
+    free = solve((aims[0] / low - aims[1] / high - reduced)[:, :, None])[:, :, 0]
+    corrector = direction(free, toward, *aims)
+    step = np.minimum(1.0, 0.99 * longest(corrector))
+    steps = step[:, None], step, step[:, None], step[:, None]
+    return _Iterate(*(value + own * change for value, own, change in zip(at, steps, corrector)))
