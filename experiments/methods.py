@@ -192,7 +192,7 @@ def _skada_grid(name: str) -> Any:
 
 
 def _skada(name: str) -> Method:
-    return Method(partial(_fit_skada, name), partial(_skada_grid, name), "svm", 1.0)
+    return Method(partial(_fit_skada, name), partial(_skada_grid, name), "svm", 0.2)
 
 
 def _baseline(name: str, weight: float, family: str = "") -> Method:
@@ -205,17 +205,17 @@ def _pv_mincq(criterion: Callable[[pvm.Sweep], np.ndarray], draws: int, weight: 
 
 
 METHODS: dict[str, Method] = {
-    "SVM": _baseline("svm", 0.5),
-    "MinCq": _baseline("mincq", 2.0, "votes"),
-    "TSVM": _baseline("tsvm", 6.0),
-    "DASVM": _baseline("dasvm", 4.0),
-    "PBDA": _baseline("pbda", 5.0),
-    "DASF": _baseline("dasf", 10.0),
-    "PV-SVM": _baseline("pv_svm", 4.0),
-    "NN-MinCq": _baseline("nn_mincq", 3.0, "votes"),
-    "PV-MinCq": _pv_mincq(pvm.rs_pv, 1, 3.0),
-    "PV-MinCq+": _pv_mincq(pvm.label_criterion, 16, 4.0),
-    "PV-Transport-MinCq": Method(_fit_transport, _transport_grid, "transport", 3.0),
+    "SVM": _baseline("svm", 0.1),
+    "MinCq": _baseline("mincq", 0.4, "votes"),
+    "TSVM": _baseline("tsvm", 2.3),
+    "DASVM": _baseline("dasvm", 1.1),
+    "PBDA": _baseline("pbda", 3.2),
+    "DASF": _baseline("dasf", 2.2),
+    "PV-SVM": _baseline("pv_svm", 1.5),
+    "NN-MinCq": _baseline("nn_mincq", 0.7, "votes"),
+    "PV-MinCq": _pv_mincq(pvm.rs_pv, 1, 1.4),
+    "PV-MinCq+": _pv_mincq(pvm.label_criterion, 16, 2.1),
+    "PV-Transport-MinCq": Method(_fit_transport, _transport_grid, "transport", 2.3),
     "OT-skada": _skada("EntropicOTMappingAdapter"),
     "CORAL-skada": _skada("CORALAdapter"),
 }
