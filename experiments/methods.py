@@ -69,13 +69,11 @@ class Method(NamedTuple):
     Attributes:
       fit: ``(source, labels, target, seed) -> Fitted``.
       grid: everything that the choice depends on besides data and seed, as plain values.
-      family: methods of one family share compiled programs, so a worker that has run one is quick at the others.
       weight: how long a cell takes beside the others, roughly, in seconds; for the order of work and the time left.
     """
 
     fit: Callable[[np.ndarray, np.ndarray, np.ndarray, int], Fitted]
     grid: Callable[[], Any]
-    family: str
     weight: float
 
 
@@ -192,30 +190,30 @@ def _skada_grid(name: str) -> Any:
 
 
 def _skada(name: str) -> Method:
-    return Method(partial(_fit_skada, name), partial(_skada_grid, name), "svm", 0.2)
+    return Method(partial(_fit_skada, name), partial(_skada_grid, name), 0.2)
 
 
-def _baseline(name: str, weight: float, family: str = "") -> Method:
-    return Method(partial(_fit_baseline, name), partial(_baseline_grid, name), family or name, weight)
+def _baseline(name: str, weight: float) -> Method:
+    return Method(partial(_fit_baseline, name), partial(_baseline_grid, name), weight)
 
 
 def _pv_mincq(criterion: Callable[[pvm.Sweep], np.ndarray], draws: int, weight: float) -> Method:
     fit, grid = partial(_fit_pv_mincq, criterion, draws), partial(_pv_mincq_grid, criterion, draws)
-    return Method(fit, grid, "sweep", weight)
+    return Method(fit, grid, weight)
 
 
 METHODS: dict[str, Method] = {
     "SVM": _baseline("svm", 0.1),
-    "MinCq": _baseline("mincq", 0.4, "votes"),
+    "MinCq": _baseline("mincq", 0.4),
     "TSVM": _baseline("tsvm", 2.3),
     "DASVM": _baseline("dasvm", 1.1),
     "PBDA": _baseline("pbda", 3.2),
     "DASF": _baseline("dasf", 2.2),
     "PV-SVM": _baseline("pv_svm", 1.5),
-    "NN-MinCq": _baseline("nn_mincq", 0.7, "votes"),
+    "NN-MinCq": _baseline("nn_mincq", 0.7),
     "PV-MinCq": _pv_mincq(pvm.rs_pv, 1, 1.4),
     "PV-MinCq+": _pv_mincq(pvm.label_criterion, 16, 2.1),
-    "PV-Transport-MinCq": Method(_fit_transport, _transport_grid, "transport", 2.3),
+    "PV-Transport-MinCq": Method(_fit_transport, _transport_grid, 2.3),
     "OT-skada": _skada("EntropicOTMappingAdapter"),
     "CORAL-skada": _skada("CORALAdapter"),
 }
