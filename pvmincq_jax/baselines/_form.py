@@ -1,5 +1,6 @@
 """What the comparison methods share: checked input in canonical order, and kernel expansions as models."""
 
+import functools
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -12,6 +13,9 @@ from pvmincq_jax._types import ArrayLike
 from pvmincq_jax.voting.voters import gaussian_votes as rbf_kernel
 
 __all__: list[str] = []
+
+# Numbers in a kernel matrix that is kept, 2 MB.
+_FEW = 1 << 18
 
 
 class KernelModel(NamedTuple):
@@ -104,4 +108,16 @@ def decision(model: Any, x: ArrayLike) -> np.ndarray:
     kernel = getattr(model, "kernel", model)
     check_points("x", x)
     check_same_dimension("x", x, "the training sample", kernel.centers)
-    return rbf_kernel(np.asarray(x, dtype=float), kernel.centers, float(kernel.gamma)) @ kernel.weights + kernel.bias
+    points, centers, gamma = np.asarray(x, dtype=float), kernel.centers, float(kernel.gamma)
+    if len(points) * len(centers) <= _FEW:
+        votes = _kept_kernel(points.tobytes(), centers.tobytes(), points.shape[1], gamma)
+    else:
+        votes = rbf_kernel(points, centers, gamma)
+    return votes @ kernel.weights + kernel.bias
+
+
+@functools.lru_cache(maxsize=8)
+def _kept_kernel(x: bytes, centers: bytes, features: int, gamma: float) -> np.ndarray:
+    """The models of a grid are asked about the same points one after the other, and share their centres and gammas."""
+    points, seats = (np.frombuffer(rows).reshape(-1, features) for rows in (x, centers))
+    return rbf_kernel(points, seats, gamma)

@@ -177,7 +177,11 @@ def match_pairs(
     size = max(1, round(share * min(source.shape[0], target.shape[0])))
     here = np.sort(rng.choice(source.shape[0], size, replace=False))
     there = np.sort(rng.choice(target.shape[0], size, replace=False))
-    rows, columns = linear_sum_assignment(cdist(source[here], target[there], "sqeuclidean"))
+    costs = cdist(source[here], target[there], "sqeuclidean")
+    # What all of a row or column have in common decides nothing, and lengthens the search.
+    costs -= np.min(costs, axis=1, keepdims=True)
+    costs -= np.min(costs, axis=0)
+    rows, columns = linear_sum_assignment(costs)
     return here[rows], there[columns]
 
 
