@@ -236,6 +236,19 @@ def test_mincq_is_the_package_s_own(task):
         mincq.fit(task.source, task.source_labels, task.target, {"gamma": 2.0, "margin": 1.2}, 0)
 
 
+@pytest.mark.parametrize("name", ["mincq", "nn_mincq"])
+def test_votes_of_a_grid_are_those_of_single_fits_to_what_a_validation_sees(name, task):
+    module = importlib.import_module(f"pvmincq_jax.baselines.{name}")
+    given, seen = (task.source, task.source_labels, task.target), task.source if name == "mincq" else task.target
+    for params, model in list(zip(module.GRID, module.fit_grid(*given, module.GRID, 0)))[::4]:
+        alone = module.fit(*given, params, 0)
+        assert model.status == alone.status == 0
+        own, exact = (module.decision(one, seen) for one in (model, alone))
+        np.testing.assert_allclose(own, exact, atol=0.01 * np.max(np.abs(exact)))
+        own, exact = (np.sign(module.decision(one, task.test)) for one in (model, alone))
+        assert np.mean(own == exact) >= 0.98
+
+
 def test_nn_mincq_says_when_all_labels_are_one(task):
     from pvmincq_jax.baselines import nn_mincq
 
