@@ -129,7 +129,8 @@ def _solve_lane(
     second, first = np.zeros((voters.size, voters.size)), np.zeros(voters.size)
     for part, votes in blocks:
         rows = np.flatnonzero(shares[part] > 0)
-        own = votes[np.ix_(rows, voters)] if rows.size < len(votes) or voters.size < len(mask) else votes
+        whole = rows.size == len(votes) and voters.size == len(mask)
+        own = votes if whole else votes.take(rows, axis=0).take(voters, axis=1)
         scaled = own * np.sqrt(shares[part][rows])[:, None]
         second += scaled.T @ scaled
         first += (shares[part] * labels[part])[rows] @ own

@@ -57,7 +57,7 @@ def weighted_svc(kernel: np.ndarray, labels: np.ndarray, costs: np.ndarray) -> E
         return Expansion(weights, float(labels[used[0]]))
     # C is multiplied by the sample weights; the rest of libsvm is on the scale of the largest cost.
     largest = float(np.max(costs))
-    own = kernel if used.size == labels.shape[0] else kernel[np.ix_(used, used)]
+    own = kernel if used.size == labels.shape[0] else kernel.take(used, axis=0).take(used, axis=1)
     _libsvm.set_verbosity_wrap(0)
     support, _, _, dual, bias, *_ = _libsvm.fit(
         np.ascontiguousarray(own),
