@@ -1,6 +1,6 @@
 """Which translation, and which moons, the paper's Table 1 may have had: maps of the fit to its figures.
 
-  python -m experiments.translation_map              both maps, about fifteen minutes on one core
+  python -m experiments.translation_map              both maps, some ten minutes on one core
   python -m experiments.translation_map --maps moons
 
 The translation: at each direction and length the methods of the paper's column other than the PV ones are tuned and
@@ -42,7 +42,7 @@ USUAL: dict[str, Any] = {
     "maps": list(MAPS),
     "methods": list(COMPARED),
     "directions": [22.5 * k for k in range(8)],
-    "lengths": [1.5, 2.0, 2.5, 3.0, 4.0],
+    "lengths": [1.5, 2.0, 2.5, 3.0, 4.0, 6.0],
     "noises": [0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3],
     "gaps": [-0.4, -0.3, -0.2, -0.1, 0.0, 0.1, 0.2, 0.4],
     "closest": 5,
