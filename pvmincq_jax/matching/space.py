@@ -49,7 +49,7 @@ class Space(NamedTuple):
       source: ``[m_s, d]``, moved so that the Minkowski distance of order `power` is the metric; None with a matrix.
       target: ``[m_t, d]``.
       power: order of the Minkowski distance.
-      matrix: all distances, where there are no coordinates to measure.
+      matrix: all distances, where there are no coordinates to measure, or where these are many.
       source_rows: the row of each source vertex in the sample as given ``[m_s]``.
       target_rows: ``[m_t]``.
     """
@@ -126,14 +126,16 @@ def _minkowski(features: Iterable[tuple[np.ndarray, np.ndarray]], shape: tuple[i
     """
     total, gap = np.zeros(shape), np.empty(shape)
     for one, other in features:
-        np.abs(np.subtract(one, other, out=gap), out=gap)
-        if np.isinf(power):
-            np.maximum(total, gap, out=total)
-            continue
+        np.subtract(one, other, out=gap)
         if power == 2:
             gap *= gap
-        elif power != 1:
-            gap **= power
+        else:
+            np.abs(gap, out=gap)
+            if np.isinf(power):
+                np.maximum(total, gap, out=total)
+                continue
+            if power != 1:
+                gap **= power
         total += gap
     if power == 2:
         return np.sqrt(total, out=total)
@@ -236,4 +238,8 @@ def make_space(
         x, y = x @ factor, y @ factor
     if matrix is not None:
         return Space(None, None, power, matrix, source_rows, target_rows)
-    return Space(x, y, power, None, source_rows, target_rows)
+    space = Space(x, y, power, None, source_rows, target_rows)
+    if x.shape[1] > TREE_DIMENSIONS and len(x) * len(y) <= PAIR_BLOCK:
+        # Every graph would go over all pairs.
+        return space._replace(matrix=space.block(0, len(x)))
+    return space
