@@ -58,7 +58,12 @@ def _rarer(labels: np.ndarray, times: int) -> np.ndarray:
 
 
 def digits_task(
-    positive: tuple[int, ...], negative: tuple[int, ...], change: str, seed: int, rarer: int | None = None
+    positive: tuple[int, ...],
+    negative: tuple[int, ...],
+    change: str,
+    seed: int,
+    rarer: int | None = None,
+    most: int = 150,
 ) -> DomainTask:
     """Two digits, or two groups of digits, as they are; and other images of the same ones, changed.
 
@@ -68,15 +73,16 @@ def digits_task(
       change: of `CHANGES`, what happens to target and test.
       seed: of the draw.
       rarer: how many times rarer class +1 is than class -1 in target and test; None for all images.
+      most: images a domain.
 
     Returns:
-      A `DomainTask` of at most 150 images a domain, and as many or more test images, in 64 pixels.
+      A `DomainTask` of at most a third of the images a domain, and as many or more test images, in 64 pixels.
     """
     images, digits = _digits()
     kept = np.flatnonzero(np.isin(digits, positive + negative))
     kept = kept[np.random.default_rng([seed, *positive, *negative]).permutation(kept.size)]
     images, labels = images[kept], np.where(np.isin(digits[kept], positive), 1.0, -1.0)
-    size = min(150, kept.size // 3)
+    size = min(most, kept.size // 3)
     changed = np.stack([CHANGES[change](image) for image in images[size:]])
     flat, there = images[:size].reshape(size, -1), changed.reshape(len(changed), -1)
     target, test = np.arange(size), np.arange(size, min(len(there), size + 600))

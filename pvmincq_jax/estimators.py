@@ -60,9 +60,14 @@ class PVMinCqClassifier(VoteClassifier):
     rows are never read: they may be anything. **Without any domain information the data is one domain**: every point is
     its own match, PV is 0, the radius plays no part, and the vote is that of `MinCqClassifier` over Gaussian kernels.
 
-    The votes of the grid are solved to 1e-3, which is what a criterion can see, on all cores, and the chosen one to
-    1e-7; `pvmincq_jax.fit_validated` and `pvmincq_jax.fit_transport_validated` with ``exact=True`` solve all of them to
-    1e-7. At most ``most_voters`` kernels vote, and matchings of many points are averaged over fewer draws.
+    The votes of the grid are solved to 1e-3, which is what a criterion can see, on all cores; a committee (``part``) is
+    made of these, and a single chosen vote is solved to 1e-7. `pvmincq_jax.fit_validated` and
+    `pvmincq_jax.fit_transport_validated` with ``exact=True`` solve all of them to 1e-7.
+
+    What changes with the size of the samples: at most ``most_voters`` kernels vote, so that up to 300 points each has
+    its own; from 750 points on, or 3 000 in the label form, matchings are averaged over fewer draws; criteria ask some
+    1 000 target points for their neighbours; and from 5 800 points a domain on, the transport form leaves out radii
+    beyond the bottleneck radius that would reach more than 2^25 pairs.
 
     Args:
       form: "transport" for `pvmincq_jax.fit_transport_validated`, which is not in the paper and stands larger shifts;

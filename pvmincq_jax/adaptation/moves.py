@@ -16,7 +16,7 @@ import numpy as np
 from pvmincq_jax._types import ArrayLike, RadiusUnit
 from pvmincq_jax.adaptation.points import class_rows, even_rows
 from pvmincq_jax.adaptation.transport import Transport, barycentres, stay
-from pvmincq_jax.matching.curve import grid_radii
+from pvmincq_jax.matching.curve import grid_radii, level_radii
 from pvmincq_jax.matching.graph import RadiusGraph, check_reach, space_graph
 from pvmincq_jax.matching.matching import ExpectedMatching, draw_matchings
 from pvmincq_jax.matching.space import Metric, Precomputed, make_space
@@ -148,12 +148,12 @@ def _reach(
     """The graph of the largest radius, and all radii ``[r]``."""
     if isinstance(metric, Precomputed):
         metric = Precomputed(np.asarray(metric.distances)[np.ix_(rows.source, rows.target)])
+    space = make_space(source, target, metric, ties=labels)
     if radii is None:
-        levels = np.unique(grid_radii(source, target, PV_LEVELS, "pv", metric))
+        levels = np.unique(level_radii(space, PV_LEVELS))
         lengths = np.concatenate([levels, levels[-1] * np.array(RADIUS_MULTIPLES)])
     else:
         lengths = grid_radii(source, target, radii, unit, metric)
-    space = make_space(source, target, metric, ties=labels)
     if radii is None and len(source) * len(target) > _MOST_EDGES:
         share = np.array([np.mean(space.some_lengths() <= one) for one in lengths])
         lengths = lengths[(lengths <= levels[-1]) | (share * len(source) * len(target) <= _MOST_EDGES)]

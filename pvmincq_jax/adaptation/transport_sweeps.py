@@ -120,7 +120,8 @@ def transport_sweep(
       source_labels: ``[m_s]`` in {-1, +1}.
       target: ``[m_t, d]``.
       radii: to choose from; None for six levels of PV from 0.6 to 0, and up to six multiples of the bottleneck radius
-        from 1.15 to 2.4, those at which not nearly all points are within reach of each other.
+        from 1.15 to 2.4, those at which not nearly all points, and no more than 2^25 pairs, are within reach of each
+        other.
       margins: to choose from.
       gammas: of Gaussian voters; `pvmincq_jax.default_gammas` of the target when None.
       draws: matchings per radius.

@@ -136,10 +136,14 @@ def grid_radii(
         return np.sort(values * bottleneck_radius(source, target, metric=metric))
     if not np.all((values >= 0) & (values < 1)):
         raise ValueError(f"radii must be in [0, 1) as levels of PV; they are {values}")
-    # Rounding in PV must not push a level that is met exactly to the next step.
-    space = make_space(source, target, metric)
+    return level_radii(make_space(source, target, metric), values)
+
+
+def level_radii(space: Space, levels: ArrayLike | Sequence[float]) -> np.ndarray:
+    """`grid_radii` at levels of PV."""
     least = _pv_of_pairs(space)[-1]
-    return np.sort(_radii_at(space, least + values * (1 - least) + 1e-12))
+    # Rounding in PV must not push a level that is met exactly to the next step.
+    return np.sort(_radii_at(space, least + np.asarray(levels) * (1 - least) + 1e-12))
 
 
 def _pv_of_pairs(space: Space) -> np.ndarray:

@@ -55,9 +55,11 @@ class RadiusGraph(NamedTuple):
             raise ValueError(f"radius must be at most that of the graph, {self.radius:g}; it is {radius:g}")
         sources, new_source, new_source_rows = _restrict("source_rows", source_rows, self.source_rows)
         _, new_target, new_target_rows = _restrict("target_rows", target_rows, self.target_rows)
-        vertex = np.repeat(new_source, np.diff(self.starts))
-        target = new_target[self.neighbours]
-        part = (vertex >= 0) & (target >= 0)
+        part = np.ones(self.neighbours.size, bool)
+        if source_rows is not None:
+            part &= np.repeat(new_source >= 0, np.diff(self.starts))
+        if target_rows is not None:
+            part &= (new_target >= 0)[self.neighbours]
         keep = np.flatnonzero((self.distances <= radius) & part)
         if keep.size or not part.any():
             # Without an edge in the part, only a whole graph without one knows its closest pair.
@@ -65,10 +67,11 @@ class RadiusGraph(NamedTuple):
         else:
             nearest = float(np.min(self.distances[part]))
         # Vertices keep their order among themselves, so the edges stay grouped by source.
-        starts = _starts(vertex[keep], sources.size)
+        degree = np.diff(np.searchsorted(keep, self.starts))
+        neighbours = self.neighbours[keep]
         return RadiusGraph(
-            starts,
-            target[keep].astype(self.neighbours.dtype),
+            np.concatenate([[0], np.cumsum(degree[sources])]),
+            neighbours if target_rows is None else new_target[neighbours].astype(neighbours.dtype),
             self.distances[keep],
             new_source_rows,
             new_target_rows,

@@ -154,10 +154,10 @@ def perturbed_variation(
 def draw_matchings(graph: RadiusGraph, draws: int, *, seed: int = 0) -> MatchingDraws:
     """Draws several maximum matchings of one graph, far cheaper than one at a time (Algorithm 2, step 2).
 
-    The graph is shared, the draws go through the same array operations side by side, on all cores, and only the
-    first has to prove that it is maximum. The first is the matching of `match` with the same seed; more draws add to
-    a series without changing it. On graphs of many edges, the others fall back on edges of the first where
-    random edges do not suffice, and are a little more like the first than like each other.
+    The graph is shared, the draws go through the same array operations side by side (those of large graphs on all
+    cores), and only the first has to prove that it is maximum. The first is the matching of `match` with the same seed;
+    more draws add to a series without changing it. On graphs of many edges, the others fall back on edges of the first
+    where random edges do not suffice, and are a little more like the first than like each other.
 
     Args:
       graph: of `radius_graph`.
@@ -174,7 +174,8 @@ def draw_matchings(graph: RadiusGraph, draws: int, *, seed: int = 0) -> Matching
     """
     draws, seed = check_count("draws", draws, 1), check_count("seed", seed, 0)
     first = draw_strands(graph, seed, [0])
-    cores = core_count()
+    # Threads pay where arrays are large; else they wait for the interpreter, and for each other.
+    cores = core_count() if graph.neighbours.size > BLOCK else 1
     # Calls small enough for the memory, large enough for arrays to pay, and one for each core at least.
     strands = max(1, min(BLOCK // max(1, graph.neighbours.size), max(4, -(-(draws - 1) // cores))))
     calls = [range(start, min(start + strands, draws)) for start in range(1, draws, strands)]

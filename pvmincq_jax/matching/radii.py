@@ -24,6 +24,8 @@ _SMALL = 300
 _FAR = 64
 # So few edges are looked at one by one, in the order of their lengths; of more, matchings find the part that counts.
 _NEAR = 1 << 15
+# How much further than a guess edges are looked up.
+_FURTHER = 1.25
 # One bit for each of so many pairs is cheap to go through; of more pairs, so few numbers are better found by matchings.
 _BITS = 1 << 28
 _NUMBERS = 64
@@ -63,6 +65,8 @@ def path_lengths(space: Space, needed: Sequence[int] | np.ndarray) -> np.ndarray
             if not enough:
                 graph = guess.graph(int(pairs), forest.graph)
                 forest = type(forest)(graph, forest.column_mate, forest.graph.radius)
+                if isinstance(forest, Forest):
+                    forest = _approach(forest, int(pairs), guess, _NEAR)[0]
         lengths.append(forest.radius)
     return np.array(lengths)
 
@@ -79,8 +83,8 @@ class _Matched:
         found = draw_strands(graph, 0, [0], held=self.column_mate)[0]
         return _Matched(self.graph, found, radius)
 
-    def beyond(self) -> np.ndarray:
-        return np.flatnonzero(self.graph.distances >= self.radius)
+    def beyond(self, radius: float) -> np.ndarray:
+        return np.flatnonzero((self.graph.distances >= self.radius) & (self.graph.distances <= radius))
 
     def line_up(self, edges: np.ndarray, radius: float) -> None:
         """Nothing: its edges need no order."""
@@ -101,35 +105,55 @@ def _approach(forest: _Any, pairs: int, guess: "_Guess", near: int) -> tuple[_An
     Returns: the last forest with fewer pairs and the first with enough; None if the whole graph has not enough.
     """
     distances, last = forest.graph.distances, forest.graph.radius
-    edges, reached, halve = forest.beyond(), None, False
-    radius = guess.radius(pairs)
-    before = guess.radius(forest.pairs) if forest.pairs else 0.0
-    if 0 < before < _LARGEST:
-        # Where the guess was wrong by some factor, it will be again.
-        radius *= forest.radius / before
-    while edges.size > near or (edges.size and pairs - forest.pairs > _FAR):
-        some = distances[edges[:: 1 + edges.size // 10_000]]
+    edges, lengths, loaded = np.zeros(0, int), np.zeros(0), 0.0
+    reached, halve = None, False
+    guess.see(forest)
+    while True:
+        gap = pairs - forest.pairs
+        # A matching with too few pairs can be built on, one with too many cannot: aim a little below.
+        aim = pairs - (_FAR // 2 if near and gap > _FAR else 0)
         if reached is None:
-            # At least a few edges more, however small the guess.
-            radius = min(max(radius, float(np.quantile(some, 1 / 64, method="lower"))), last)
+            radius, end = (guess.ahead(forest, count) for count in (aim, pairs))
+            if (not edges.size or end > loaded) and loaded < last:
+                # Most edges are longer than what is looked for, and wait.
+                further = _FURTHER * end
+                loaded = further if loaded < further < last else last
+                edges = forest.beyond(loaded)
+                lengths = distances[edges]
+                continue
+            if not edges.size:
+                break
+        some = lengths[:: 1 + edges.size // 10_000]
+        if reached is None:
+            # So many pairs more take as many edges at least.
+            least = float(np.quantile(some, min(gap / edges.size, 1.0), method="lower"))
+            radius, end = min(max(radius, least), loaded), min(max(end, least), loaded)
         else:
             some = some[some < reached.radius]
             if not some.size:
-                some = distances[edges][distances[edges] < reached.radius]
+                some = lengths[lengths < reached.radius]
             if not some.size:
                 break
-            share = 0.5 if halve else (pairs - 0.5 - forest.pairs) / (reached.pairs - forest.pairs)
-            radius = float(np.quantile(some, share, method="lower"))
-        within = distances[edges] <= radius
+            end, share = reached.radius, (aim - 0.5 - forest.pairs) / (reached.pairs - forest.pairs)
+            radius = max(forest.radius, 0.0) * (1 - share) + end * share
+            sides = np.quantile(some, [0.5, 0.5] if halve else [1 / 64, 63 / 64], method="lower")
+            radius = float(np.clip(radius, *sides))
+        if gap <= _FAR and np.count_nonzero(lengths <= end) <= near:
+            break
+        within = lengths <= radius
         trial = forest.at(radius, edges[within])
         if trial.pairs >= pairs:
-            reached, left = trial, edges[within]
+            reached = trial
         else:
-            step, gained, left = radius - max(forest.radius, 0.0), trial.pairs - forest.pairs, edges[~within]
-            forest = trial
-            radius += min((pairs - trial.pairs) / max(gained, 1), 1.0) * step
-        halve, edges = 2 * left.size > edges.size, left
-    forest.line_up(edges, last if reached is None else reached.radius)
+            forest, within = trial, ~within
+            guess.see(forest)
+        halve = bool(2 * np.count_nonzero(within) > edges.size)
+        edges, lengths = edges[within], lengths[within]
+    if reached is not None:
+        loaded = reached.radius
+    elif edges.size > near:
+        loaded = max(end, float(np.quantile(some, near / edges.size)))
+    forest.line_up(edges[lengths <= loaded], loaded)
     return forest, reached
 
 
@@ -140,6 +164,7 @@ class _Guess:
         self.space = space
         self.rows, self.columns = space.source_rows.size, space.target_rows.size
         self.parts: list[np.ndarray] = []
+        self.seen: list[tuple[int, float]] = []
         if self.rows <= _SMALL:
             return
         random = np.random.default_rng(0)
@@ -159,6 +184,28 @@ class _Guess:
         # Radii fall as samples grow: for ever if both have one law, else less and less.
         fall = np.log(self.rows / _PARTS[1]) / np.log(_PARTS[1] / _PARTS[0])
         return float(large * min(large / small, 1.0) ** (min(fall, 1.0) + max(fall - 1.0, 0.0) / 2))
+
+    def see(self, forest: "Forest | _Matched") -> None:
+        """Takes a matching into account, larger than those before."""
+        self.seen.append((forest.pairs, max(forest.radius, 0.0)))
+
+    def ahead(self, forest: "Forest | _Matched", pairs: int) -> float:
+        """A radius with about so many pairs, more than those of a matching: as the last ones have it, if there are any.
+
+        On a straight line, which does not go too far: the fewer points are left, the more of the radius each of them
+        takes. Of the last ones as much as halves of them do: on a straight line in the logarithm of what is left.
+        """
+        gap, left = pairs - forest.pairs, self.rows - forest.pairs + 1
+        before = [one for one in self.seen if 0 < one[0] <= forest.pairs - gap / 4]
+        if before:
+            count, radius = before[-1]
+            share = gap / (forest.pairs - count)
+            if 2 * gap > left:
+                share = np.log1p(-gap / left) / np.log(left / (self.rows - count + 1))
+            return forest.radius + abs(share) * (forest.radius - radius)
+        radius, known = self.radius(pairs), self.radius(forest.pairs) if forest.pairs else 0.0
+        # Where the guess was wrong by some factor, it will be again.
+        return radius * forest.radius / known if 0 < known < _LARGEST else radius
 
     def graph(self, pairs: int, before: RadiusGraph | None = None) -> RadiusGraph:
         """A graph that may suffice for so many pairs, larger than the one before, and with some edge."""

@@ -4,7 +4,7 @@ Vertices are numbered by the points' coordinates, sorted, never by the order of 
 cannot read anything off the row numbers.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -49,7 +49,7 @@ class Space(NamedTuple):
       source: ``[m_s, d]``, moved so that the Minkowski distance of order `power` is the metric; None with a matrix.
       target: ``[m_t, d]``.
       power: order of the Minkowski distance.
-      matrix: all distances, where there are no coordinates to measure.
+      matrix: all distances, where there are no coordinates to measure, or where these are many.
       source_rows: the row of each source vertex in the sample as given ``[m_s]``.
       target_rows: ``[m_t]``.
     """
@@ -67,12 +67,13 @@ class Space(NamedTuple):
             return self.matrix[start:stop]
         assert self.source is not None
         assert self.target is not None
-        columns = np.ascontiguousarray(self.target.T)[:, None, :]
+        columns = np.ascontiguousarray(self.target.T)
         rows = np.ascontiguousarray(self.source[start:stop].T)[:, :, None]
-        lengths = np.empty((rows.shape[1], columns.shape[2]))
-        step = max(1, _TILE // columns.shape[2])
+        lengths = np.empty((rows.shape[1], columns.shape[1]))
+        step = max(1, _TILE // columns.shape[1])
         for first in range(0, len(lengths), step):
-            lengths[first : first + step] = _minkowski(rows[:, first : first + step], columns, self.power)
+            part = lengths[first : first + step]
+            part[:] = _minkowski(zip(rows[:, first : first + step], columns), part.shape, self.power)
         return lengths
 
     def blocks(self) -> Iterator[tuple[int, np.ndarray]]:
@@ -87,7 +88,8 @@ class Space(NamedTuple):
             return self.matrix[sources, targets]
         assert self.source is not None
         assert self.target is not None
-        return _minkowski(self.source[sources].T, self.target[targets].T, self.power)
+        features = zip(np.ascontiguousarray(self.source.T), np.ascontiguousarray(self.target.T))
+        return _minkowski(((x[sources], y[targets]) for x, y in features), sources.shape, self.power)
 
     def flipped(self) -> "Space":
         """The target as source."""
@@ -116,23 +118,24 @@ class Space(NamedTuple):
         return float(min(block.min() for _, block in self.blocks()))
 
 
-def _minkowski(x: np.ndarray, y: np.ndarray, power: float) -> np.ndarray:
-    """Distances along the first axis, by the same additions in the same order whatever the shapes.
+def _minkowski(features: Iterable[tuple[np.ndarray, np.ndarray]], shape: tuple[int, ...], power: float) -> np.ndarray:
+    """Distances of pairs, feature by feature, by the same additions in the same order whatever the shape.
 
     Every function of the package gets its distances here: a radius that one of them returns has then exactly the
     same edges in the others, which routines that round in different ways would not give.
     """
-    total = np.zeros(np.broadcast_shapes(x.shape[1:], y.shape[1:]))
-    gap = np.empty_like(total)
-    for one, other in zip(x, y, strict=True):
-        np.abs(np.subtract(one, other, out=gap), out=gap)
-        if np.isinf(power):
-            np.maximum(total, gap, out=total)
-            continue
+    total, gap = np.zeros(shape), np.empty(shape)
+    for one, other in features:
+        np.subtract(one, other, out=gap)
         if power == 2:
             gap *= gap
-        elif power != 1:
-            gap **= power
+        else:
+            np.abs(gap, out=gap)
+            if np.isinf(power):
+                np.maximum(total, gap, out=total)
+                continue
+            if power != 1:
+                gap **= power
         total += gap
     if power == 2:
         return np.sqrt(total, out=total)
@@ -235,4 +238,8 @@ def make_space(
         x, y = x @ factor, y @ factor
     if matrix is not None:
         return Space(None, None, power, matrix, source_rows, target_rows)
-    return Space(x, y, power, None, source_rows, target_rows)
+    space = Space(x, y, power, None, source_rows, target_rows)
+    if x.shape[1] > TREE_DIMENSIONS and len(x) * len(y) <= PAIR_BLOCK:
+        # Every graph would go over all pairs.
+        return space._replace(matrix=space.block(0, len(x)))
+    return space

@@ -1,5 +1,7 @@
 """Large grids: a coarse solution is near the exact one, the chosen vote is exact, and blocks change nothing."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 
@@ -7,6 +9,7 @@ import pvmincq_jax as pvm
 from pvmincq_jax.adaptation import coarse_grid
 from pvmincq_jax.adaptation.coarse_grid import VoteBlocks, compressed, is_large
 from pvmincq_jax.datasets import moons_task
+from pvmincq_jax.estimators import PVMinCqClassifier
 
 GRID = {"radii": [0.3, 0.8], "margins": [0.05, 0.2, 0.6], "gammas": [0.5, 4.0], "draws": 3, "seed": 1}
 
@@ -121,3 +124,20 @@ def test_which_grids_are_large():
     labels = np.sign(wide[:, 0])
     given = {"radii": [1.0], "radius_unit": "bottleneck", "margins": [0.5], "gammas": [1.0], "folds": 2}
     assert pvm.sweep(wide, labels, wide + 0.1, **given).accuracy == 1e-3
+
+
+@pytest.mark.parametrize("form", ["label", "transport"])
+def test_a_whole_fit_takes_no_memory_for_all_differences(form):
+    """Distances, radii, matchings, maps, medians, votes and the committee, in many features."""
+    rng = np.random.default_rng(0)
+    labels = np.tile([-1.0, 1.0], 100)
+    source, target = rng.normal(size=(2, 200, 1000))
+    source[:, 0] += 6 * labels
+    target[:, 0] += 6 * labels
+    tracemalloc.start()
+    model = PVMinCqClassifier(form=form).fit_domains(source, labels, target)
+    model.predict(target)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    # The samples are 1.6 MB each, and maps keep them as often as there are radii; all differences would be 320 MB.
+    assert peak < 60e6

@@ -1,7 +1,5 @@
 """The command that compares where the kernels sit."""
 
-import json
-
 import pvmincq_jax as pvm
 from experiments import voters
 from tests.experiments.commands import lines_of
@@ -18,7 +16,13 @@ def test_a_small_comparison(tmp_path, capsys, monkeypatch):
     assert all(85 <= record["accuracy"] <= 100 for record in records)
     shown = capsys.readouterr().out
     assert all(f"{record['accuracy']:.1f}" in shown for record in records)
-    voters.main([*sizes, "--jobs", "0", "--out", str(tmp_path / "most"), "--most", "8", "40"])
-    records = [json.loads(line) for line in (tmp_path / "most" / "results.jsonl").read_text().splitlines()]
-    assert [record["voters"] for record in records] == ["target 8", "target 40"]
-    assert all(70 <= record["accuracy"] <= 100 for record in records)
+
+
+def test_a_small_comparison_of_caps(tmp_path, capsys):
+    most = ["--runs", "1", "--most", "8", "40", "--capped", "Adelie to Gentoo"]
+    voters.main([*most, "--jobs", "0", "--out", str(tmp_path)])
+    records = lines_of(tmp_path)
+    assert [record["voters"] for record in records] == ["label, 8", "label, 40", "transport, 8", "transport, 40"]
+    assert all(60 <= record["accuracy"] <= 100 for record in records)
+    shown = capsys.readouterr().out
+    assert all(f"{record['accuracy']:.1f}" in shown for record in records)
