@@ -90,7 +90,7 @@ def leading_rank(factor: VoteFactor) -> int:
     sizes = np.linalg.norm(np.asarray(factor.left), axis=0)
     large = int(np.max(np.flatnonzero(sizes > _LEADING * np.max(sizes)), initial=0)) + 1
     # A function that is being compiled takes the rank that there is; outside of one, programs are shared.
-    compiling = is_traced(jnp.zeros(()) + 0)
+    compiling = is_traced(jax.device_put(0.0))
     return min(rank, -(-large // 8) * 8 if compiling else ladder_rank(large))
 
 

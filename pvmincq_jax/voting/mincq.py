@@ -156,10 +156,11 @@ def mincq(
     if not is_traced(votes, labels, margin, sample_weights, voter_mask, factor):
         # With all numbers at hand one program is enough, that of the rows which this margin needs.
         shares = np.full(len(votes), 1 / len(votes)) if sample_weights is None else np.asarray(sample_weights)
-        scaled = np.asarray(factor.left)[:, lead:] * np.sqrt(shares / np.sum(shares))[:, None]
+        left, right = np.asarray(factor.left), np.asarray(factor.right)
+        scaled = left[:, lead:] * np.sqrt(shares / np.sum(shares))[:, None]
         count = votes.shape[1] if voter_mask is None else np.sum(np.asarray(voter_mask))
         if leading_rows_do(scaled, count, float(margin)):
-            factor = VoteFactor(factor.left[:, :lead], factor.right[:lead])
+            factor = VoteFactor(jnp.asarray(left[:, :lead]), jnp.asarray(right[:lead]))
         lead = factor.right.shape[0]
     return solve_mincq(
         votes,
