@@ -1,6 +1,6 @@
 """The low-rank factor of a vote matrix, which every MinCq over the same voters shares."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +16,10 @@ __all__ = ["VoteFactor", "vote_factor"]
 # singular value, and the second moment, orthogonal parts, by its square: below 1e-9 of itself for margins down to
 # 1e-6 mu_max. In float32 rounding comes first.
 _TOLERANCE = 1e-11
+# The leading rows: votes of this relative size are enough for margins from about 1e-2 mu_max on.
+_LEADING = 1e-8
+# The relative change of the second moment that leaving out the others may cause.
+_LEFT_OUT = 1e-10
 # Programs are compiled for few ranks, so that nearby problems share one. Each is about 1.5 times the one before, for at
 # most about twice the work of a step, which grows as the square of the rank.
 _LADDER = (32, 56, 80, 112, 160, 240)
@@ -76,6 +80,26 @@ def ladder_rank(rank: int) -> int:
       (56, 56, 320)
     """
     return next((step for step in _LADDER if rank <= step), -(-rank // _LAST_STEP) * _LAST_STEP)
+
+
+def leading_rank(factor: VoteFactor) -> int:
+    """How many of its first rows are enough at margins that are not small; all of them if it is traced."""
+    rank = factor.right.shape[0]
+    if is_traced(factor):
+        return rank
+    sizes = np.linalg.norm(np.asarray(factor.left), axis=0)
+    large = int(np.max(np.flatnonzero(sizes > _LEADING * np.max(sizes)), initial=0)) + 1
+    # A function that is being compiled takes the rank that there is; outside of one, programs are shared.
+    compiling = is_traced(jax.device_put(0.0))
+    return min(rank, -(-large // 8) * 8 if compiling else ladder_rank(large))
+
+
+def leading_rows_do(others: Any, n: Any, margin: Any) -> Any:
+    """Whether the rows of F after the leading ones, or columns of the scaled left factor, are too small to count.
+
+    |F w|^2 less that of the leading rows is at most |others|^2 |w|^2, with |w|^2 <= 1/n, and |F w| >= mu.
+    """
+    return (others**2).sum() / n <= _LEFT_OUT * margin**2
 
 
 def _traced_rows(votes: Array, rank: int) -> Array:
@@ -142,4 +166,5 @@ def vote_factor(
     else:
         basis = np.linalg.svd(weighted, full_matrices=False)[2][:rank]
     rows = np.concatenate([basis, np.zeros((rank - len(basis), basis.shape[1]), dtype)])
-    return VoteFactor(jnp.asarray(concrete @ rows.T), jnp.asarray(rows))
+    with jax.ensure_compile_time_eval():
+        return VoteFactor(jnp.asarray(concrete @ rows.T), jnp.asarray(rows))

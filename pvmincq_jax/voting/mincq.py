@@ -24,7 +24,7 @@ from pvmincq_jax._checks import (
     is_traced,
 )
 from pvmincq_jax._types import Array, ArrayLike
-from pvmincq_jax.voting.factor import VoteFactor, floating_dtype, vote_factor
+from pvmincq_jax.voting.factor import VoteFactor, floating_dtype, leading_rank, leading_rows_do, vote_factor
 from pvmincq_jax.voting.program import (
     ROUNDING,
     MinCqSolution,
@@ -152,6 +152,16 @@ def mincq(
             f"factor is of other votes: it is for {factor.left.shape[0]} points and {factor.right.shape[1]} voters, "
             f"and the votes are {votes.shape[0]} x {votes.shape[1]}"
         )
+    lead = leading_rank(factor) if solver == "interior_point" else factor.right.shape[0]
+    if not is_traced(votes, labels, margin, sample_weights, voter_mask, factor):
+        # With all numbers at hand one program is enough, that of the rows which this margin needs.
+        shares = np.full(len(votes), 1 / len(votes)) if sample_weights is None else np.asarray(sample_weights)
+        left, right = np.asarray(factor.left), np.asarray(factor.right)
+        scaled = left[:, lead:] * np.sqrt(shares / np.sum(shares))[:, None]
+        count = votes.shape[1] if voter_mask is None else np.sum(np.asarray(voter_mask))
+        if leading_rows_do(scaled, count, float(margin)):
+            factor = VoteFactor(jnp.asarray(left[:, :lead]), jnp.asarray(right[:lead]))
+        lead = factor.right.shape[0]
     return solve_mincq(
         votes,
         labels,
@@ -161,4 +171,5 @@ def mincq(
         jax.tree.map(lambda part: jax.lax.stop_gradient(jnp.asarray(part, votes.dtype)), factor),
         solver,
         voter_mask is not None,
+        lead,
     )

@@ -10,7 +10,7 @@ import numpy as np
 from pvmincq_jax._types import Array, ArrayLike, Status
 from pvmincq_jax.voting import qp
 from pvmincq_jax.voting.cbound import c_bound
-from pvmincq_jax.voting.factor import VoteFactor
+from pvmincq_jax.voting.factor import VoteFactor, leading_rows_do
 from pvmincq_jax.voting.jaxopt_qp import solve_jaxopt
 from pvmincq_jax.voting.linalg import orthonormal_columns, thin_svd
 
@@ -63,23 +63,44 @@ def voter_margins(votes: Array, labels: Array, shares: Array) -> Array:
     return (shares * labels) @ votes
 
 
-@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1))
 def _solve(
-    solver: Solver, votes: Array, shares: Array, margins: Array, margin: Array, bound: Array, problem: qp.BoxQP
+    solver: Solver,
+    lead: int,
+    votes: Array,
+    shares: Array,
+    margins: Array,
+    margin: Array,
+    bound: Array,
+    problem: qp.BoxQP,
 ) -> qp.BoxQPSolution:
-    """The program in w: a `qp.BoxQPSolution` scaled to the box of size ``bound``; votes and margin carry tangents."""
-    del votes, shares, margins, margin
+    """The program in w: a `qp.BoxQPSolution` scaled to the box of size ``bound``; votes and margin carry tangents.
+
+    A loop that is skipped takes no step, and under vmap none if all lanes skip it: margins that need the leading rows
+    alone never pay for the others.
+    """
+    del votes, shares, margins
     back_end = qp.solve_interior_point if solver == "interior_point" else solve_jaxopt
-    x, zeta, multiplier, iterations = back_end(problem)
+    F, q = problem.factor, problem.dual_target
+    if lead < F.shape[0]:
+        enough = leading_rows_do(F[lead:], 1 / bound, margin)
+        short = back_end(problem._replace(factor=F[:lead], dual_target=q[:lead], skip=problem.skip | ~enough))
+        # Where rows are left out, z = zeta + q y is 0.
+        short = short._replace(zeta=jnp.concatenate([short.zeta, -short.multiplier * q[lead:]]))
+        whole = back_end(problem._replace(skip=problem.skip | enough))
+        found = jax.tree.map(lambda first, second: jnp.where(enough, first, second), short, whole)
+    else:
+        found = back_end(problem)
+    x, zeta, multiplier, iterations = found
     return qp.BoxQPSolution(x * bound, zeta * bound, multiplier * bound, iterations)
 
 
 @_solve.defjvp
-def _solve_jvp(solver: Solver, primals: tuple, tangents: tuple) -> tuple[qp.BoxQPSolution, qp.BoxQPSolution]:
+def _solve_jvp(solver: Solver, lead: int, primals: tuple, tangents: tuple) -> tuple[qp.BoxQPSolution, qp.BoxQPSolution]:
     """The implicit function theorem; see `qp.solution_tangent` for the choices at degenerate points."""
     votes, shares, margins, margin, bound, problem = primals
     votes_dot, shares_dot, margins_dot, margin_dot, _, _ = tangents
-    solution = _solve(solver, votes, shares, margins, margin, bound, problem)
+    solution = _solve(solver, lead, votes, shares, margins, margin, bound, problem)
     weights, zeta, multiplier, iterations = solution
     vote = votes @ weights
     gradient = problem.factor.T @ (zeta + multiplier * problem.dual_target) - multiplier * margins
@@ -99,7 +120,7 @@ def _solve_jvp(solver: Solver, primals: tuple, tangents: tuple) -> tuple[qp.BoxQ
     )
 
 
-@functools.partial(jax.jit, static_argnames=("solver", "turn"))
+@functools.partial(jax.jit, static_argnames=("solver", "turn", "lead"))
 def solve_mincq(
     votes: Array,
     labels: Array,
@@ -109,11 +130,13 @@ def solve_mincq(
     factor: VoteFactor,
     solver: Solver,
     turn: bool,
+    lead: int | None = None,
 ) -> MinCqSolution:
     """`mincq` on checked arrays of one dtype.
 
     With voters masked out, the rows of F are no longer orthogonal, which costs digits below 1e-3 mu_max; ``turn`` makes
-    them so again, at the price of an SVD.
+    them so again, at the price of an SVD. At margins for which the first ``lead`` rows of the factor are enough, the
+    others are left alone; all count when None.
     """
     dtype = votes.dtype
     bad = ~(jnp.isfinite(jnp.sum(jnp.abs(votes))) & jnp.any(voter_mask))
@@ -162,7 +185,8 @@ def solve_mincq(
         fixed=jnp.where(free | ~voter_mask, 0.0, jnp.sign(margins)),
         skip=skip | ~jnp.any(free),
     )
-    solution = _solve(solver, votes, shares, margins, margin, bound, jax.lax.stop_gradient(problem))
+    lead = rows.shape[0] if lead is None else lead
+    solution = _solve(solver, lead, votes, shares, margins, margin, bound, jax.lax.stop_gradient(problem))
     weights = solution.x
     residual = _kkt_residual(
         *jax.lax.stop_gradient((votes, labels, shares, margins, margin, bound, free, orthogonal, solution)),

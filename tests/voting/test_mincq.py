@@ -10,6 +10,8 @@ import pytest
 from scipy import sparse
 
 import pvmincq_jax as pvm
+from pvmincq_jax.voting.factor import leading_rank, leading_rows_do
+from pvmincq_jax.voting.qp import _lower_product
 from tests.problems import KINDS, Problem, clarabel_objective, moments, random_problem
 
 SEEDS = range(16)
@@ -275,3 +277,42 @@ def test_a_voter_that_rounds_onto_its_bound_does_not_end_the_search() -> None:
     assert int(solution.status) == pvm.Status.SOLVED
     assert float(solution.kkt_residual) < 1e-7
     assert value <= best * (1 + 1e-6)
+
+
+def test_leading_rows_are_taken_where_they_are_enough() -> None:
+    """Captured votes at margins for which a part of their factor will do, all of it, and both, beside all of it."""
+    points = np.random.default_rng(0).uniform(-1, 1, (220, 2))
+    labels = np.where(points[:, 0] > 0, 1.0, -1.0)
+    votes = np.asarray(pvm.rbf_votes(points, points, 2.0))
+    factor = pvm.vote_factor(votes)
+    rank, lead = factor.right.shape[0], leading_rank(factor)
+    largest = float(pvm.max_margin(votes, labels))
+    margins = np.array([1e-6, 1e-5, 0.1, 0.9]) * largest
+    enough = [
+        bool(leading_rows_do(np.asarray(factor.left)[:, lead:] / np.sqrt(len(votes)), len(votes), margin))
+        for margin in margins
+    ]
+    assert lead < rank
+    assert enough == [False, False, True, True]
+    inside = jax.jit(jax.vmap(lambda margin: pvm.mincq(votes, labels, margin)))
+    whole = jax.jit(lambda factor: jax.vmap(lambda margin: pvm.mincq(votes, labels, margin, factor=factor))(margins))
+    reference = whole(factor)
+    # Traced, a factor is taken whole.
+    np.testing.assert_array_equal(reference.status, pvm.Status.SOLVED)
+    for chosen in (slice(0, 2), slice(2, 4), slice(0, 4)):
+        found = inside(margins[chosen])
+        np.testing.assert_array_equal(found.status, pvm.Status.SOLVED)
+        assert np.max(np.asarray(found.kkt_residual)) < 1e-9
+        np.testing.assert_allclose(found.c_bound, reference.c_bound[chosen], rtol=0, atol=1e-9)
+    for margin, bound in zip(margins, reference.c_bound):
+        alone = pvm.mincq(votes, labels, margin)
+        assert float(alone.kkt_residual) < 1e-9
+        np.testing.assert_allclose(alone.c_bound, bound, rtol=0, atol=1e-9)
+
+
+def test_products_of_many_voters_come_in_parts() -> None:
+    rng = np.random.default_rng(1)
+    factor, weights = rng.normal(size=(40, 5000)), rng.uniform(size=(3, 5000))
+    product = jax.vmap(_lower_product, in_axes=(None, 0))(factor, weights)
+    expected = np.einsum("rn,bn,sn->brs", factor, weights, factor)
+    np.testing.assert_allclose(np.tril(product), np.tril(expected), rtol=0, atol=1e-10)
