@@ -184,18 +184,19 @@ def neighbour_disagreement(sweep: Sweep | TransportSweep, neighbours: int | None
     return where_solved(sweep, np.mean(apart, axis=0))
 
 
-def normalised_cut(sweep: Sweep | TransportSweep) -> np.ndarray:
+def normalised_cut(sweep: Sweep | TransportSweep, neighbours: int | None = None) -> np.ndarray:
     """How often neighbours in the target get different labels, beside labels drawn at random in the same class ratio.
 
-    cut / (4 p (1 - p)), p = P_T(B(x) = +1), with cut the `neighbour_disagreement` of as many points as a quarter of the
-    rarer class should have by the ratio that the sweep was made for, or by that of the source; 8 at least. Of half and
-    half it is the plain cut; a vote that calls next to all points one class cuts little only because there is little to
-    cut, and of a rare class most points have neighbours of the other one unless few are asked.
+    cut / (4 p (1 - p)), p = P_T(B(x) = +1), with cut the `neighbour_disagreement`. Of half and half it is the plain
+    cut; a vote that calls next to all points one class cuts little only because there is little to cut.
 
     Not in the paper.
 
     Args:
       sweep: a `Sweep` or a `TransportSweep`.
+      neighbours: of the cut. When None, as many as a quarter of the rarer class should have by the ratio that the sweep
+        was made for, or by that of the source, and 8 at least: of a rare class most points have neighbours of the
+        other one unless few are asked.
 
     Returns: ``[r, g, k]``; 1 where the vote calls all points one class, infinite where nothing was solved.
 
@@ -208,10 +209,15 @@ def normalised_cut(sweep: Sweep | TransportSweep) -> np.ndarray:
     """
     positive = np.mean(sweep.target_values > 0, axis=-1)
     both = (positive > 0) & (positive < 1)
-    ratio = _expected_ratio(sweep)
-    asked = max(_FEWEST, int(min(ratio, 1 - ratio) * len(sweep.target) / _RARER))
+    if neighbours is None:
+        neighbours = rare_neighbours(_expected_ratio(sweep), len(sweep.target))
     at_random = np.where(both, 4 * positive * (1 - positive), 1.0)
-    return where_solved(sweep, np.where(both, neighbour_disagreement(sweep, asked) / at_random, 1.0))
+    return where_solved(sweep, np.where(both, neighbour_disagreement(sweep, neighbours) / at_random, 1.0))
+
+
+def rare_neighbours(ratio: float, points: int) -> int:
+    """A quarter of the rarer class of so many points, 8 at least."""
+    return max(_FEWEST, int(min(ratio, 1 - ratio) * points / _RARER))
 
 
 def _expected_ratio(sweep: Sweep | TransportSweep) -> float:

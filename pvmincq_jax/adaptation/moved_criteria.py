@@ -198,7 +198,7 @@ def swap_excess(sweep: TransportSweep, scores: np.ndarray) -> np.ndarray:
     return where_solved(sweep, np.maximum(0.0, -np.mean(labels * usual, axis=-1)))
 
 
-def transport_criterion(sweep: TransportSweep) -> np.ndarray:
+def transport_criterion(sweep: TransportSweep, neighbours: int | None = None) -> np.ndarray:
     """The criterion of the transport form, without a source risk. Not in the paper.
 
     (cut + 1/100) exp(8 (gap^2 + risk^2 + price^2 + swap^2) + 3/10 apart), with cut the `pvmincq_jax.normalised_cut`,
@@ -214,6 +214,7 @@ def transport_criterion(sweep: TransportSweep) -> np.ndarray:
 
     Args:
       sweep: a `TransportSweep`.
+      neighbours: of the cut, see `pvmincq_jax.normalised_cut`.
 
     Returns: scores ``[r, g, k]``.
 
@@ -228,5 +229,5 @@ def transport_criterion(sweep: TransportSweep) -> np.ndarray:
     squares = gap**2 + moved_risk(sweep) ** 2 + map_price(sweep)[:, None, None] ** 2
     # Domains may be so far apart that the exponential overflows.
     doubts = _SHARES * squares + np.minimum(_APART * class_distance(sweep), _FAR)
-    scores = where_solved(sweep, (normalised_cut(sweep) + _LEAST_CUT) * np.exp(doubts))
+    scores = where_solved(sweep, (normalised_cut(sweep, neighbours) + _LEAST_CUT) * np.exp(doubts))
     return scores * np.exp(_SHARES * np.where(np.isfinite(scores), swap_excess(sweep, scores), 0.0) ** 2)
