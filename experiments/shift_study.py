@@ -91,15 +91,16 @@ def _rule(
     """The criterion with other weights, with the gap for all maps, with the plain cut, or with its terms added up."""
 
     def scores(one: pvm.TransportSweep) -> np.ndarray:
-        cut = (pvm.neighbour_disagreement if plain else pvm.normalised_cut)(one)
+        cut, prices = (pvm.neighbour_disagreement if plain else pvm.normalised_cut)(one), pvm.map_price(one)
+        able = np.isfinite(cut) & np.isfinite(prices)[:, None, None]
         gaps = np.where(pvm.at_rest(one)[:, None, None] & (not gap_at_rest), 0.0, pvm.class_ratio_gap(one))
-        prices = pvm.map_price(one)[:, None, None]
-        doubts = gap * gaps**2 + risk * pvm.moved_risk(one) ** 2 + np.where(prices < 1, price * prices**2, np.inf)
-        doubts += apart * pvm.class_distance(one)
-        swaps = swap * pvm.swap_excess(one, (cut + 0.01) * np.exp(doubts)) ** 2
+        shares = (gap, gaps), (risk, pvm.moved_risk(one)), (price, prices[:, None, None])
+        doubts = sum(weight * np.where(able, share, 0.0) ** 2 for weight, share in shares)
+        doubts = doubts + apart * np.where(able, pvm.class_distance(one), 0.0)
+        without = np.where(able, (cut + 0.01) * np.exp(doubts), np.inf)
+        doubts = doubts + swap * np.where(able, pvm.swap_excess(one, without), 0.0) ** 2
         # A tenth, about the mean cut of a choice, makes the doubts as heavy in the sum as in the product.
-        scores = cut + (doubts + swaps) / 10 if added else (cut + 0.01) * np.exp(doubts + swaps)
-        return np.where(np.isfinite(cut), scores, np.inf)
+        return np.where(able, cut + doubts / 10 if added else (cut + 0.01) * np.exp(doubts), np.inf)
 
     return scores
 
