@@ -81,7 +81,8 @@ def class_scores(sweeps: Sequence[Any], criterion: Callable[[Any], np.ndarray]) 
 
     1/2 sum_c criterion_c. A point whose prediction is wrong is wrong for two classes, so that half the sum of the risks
     is the risk of the prediction, half the sum of the cuts is the share of neighbours with another prediction, and for
-    two classes all of it is the criterion of two.
+    two classes all of it is the criterion of two. In a product PV is a factor of every class's part already, and
+    `map_price` has it whole.
 
     Args:
       sweeps: of each class.
