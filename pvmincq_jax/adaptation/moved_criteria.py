@@ -19,7 +19,8 @@ TransportCriterion = Callable[[TransportSweep], np.ndarray]
 _SHARES = 8
 _APART = 0.3
 _LEAST_CUT = 0.01
-_FAR = 100
+# The most that the distance counts for: with four squares of at most 1, single precision does not overflow.
+_FAR = 50
 # The part of a class's matches that a map must have, and the part of the target's spread that moved points must keep.
 _MATCHED = 0.5
 _COLLAPSED = 0.25
@@ -227,7 +228,6 @@ def transport_criterion(sweep: TransportSweep, neighbours: int | None = None) ->
     """
     gap = np.where(at_rest(sweep)[:, None, None], 0.0, class_ratio_gap(sweep))
     squares = gap**2 + moved_risk(sweep) ** 2 + map_price(sweep)[:, None, None] ** 2
-    # Domains may be so far apart that the exponential overflows.
     doubts = _SHARES * squares + np.minimum(_APART * class_distance(sweep), _FAR)
     scores = where_solved(sweep, (normalised_cut(sweep, neighbours) + _LEAST_CUT) * np.exp(doubts))
     return scores * np.exp(_SHARES * np.where(np.isfinite(scores), swap_excess(sweep, scores), 0.0) ** 2)
