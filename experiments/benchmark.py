@@ -1,6 +1,6 @@
 """Benchmarks: ratios of things run side by side in one process, best of several runs.
 
-python -m experiments.benchmark qp | matching | start | sweep | devices | fit [--json]
+python -m experiments.benchmark qp | matching | start | sweep | devices | fit | classes [--json]
 
 The quadratic programs are timed on one core, theirs and ours alike; the others use what the machine has.
 """
@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from experiments.engine import on_one_core
 
 _BENCHMARKS = {
+    "classes": "fits of the transport form on as many points of two, three and five classes",
     "devices": "a grid on one device, and over a mesh of a device for each core",
     "fit": "whole fits by default at a user's sizes: seconds, memory and accuracy, beside SVC and OT + SVC",
     "matching": "matchings beside SciPy's Dinic, the PV curve, and many draws from one graph",

@@ -21,7 +21,7 @@ import numpy as np
 import pvmincq_jax as pvm
 from pvmincq_jax.adaptation import resampling as validations
 from pvmincq_jax.adaptation.moves import PV_LEVELS as MOVE_LEVELS
-from pvmincq_jax.adaptation.moves import RADIUS_MULTIPLES
+from pvmincq_jax.adaptation.moves import REACHES
 from pvmincq_jax.matching.curve import PV_LEVELS
 
 __all__ = ["FOLDS", "METHODS", "PAPER", "Fitted", "Method", "grid_fingerprint"]
@@ -153,7 +153,7 @@ def _transport_grid() -> Any:
     return [
         pvm.transport_criterion.__name__,
         MOVE_LEVELS,
-        RADIUS_MULTIPLES,
+        REACHES,
         gammas,
         {name: options[name].default for name in names},
     ]

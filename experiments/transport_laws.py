@@ -25,7 +25,6 @@ from experiments.shifts import Shift, first_tasks, large_tasks, shifted_task
 from experiments.study import Study, run_study
 from experiments.transport_study import accuracies
 from pvmincq_jax.adaptation.moved_grid import learn_on_moved
-from pvmincq_jax.adaptation.moves import RADIUS_MULTIPLES
 from pvmincq_jax.adaptation.transport_sweeps import MARGIN_FRACTIONS
 
 __all__ = ["LAWS", "compute", "cost_matching", "main", "mean_matching", "perfect_matchings"]
@@ -35,6 +34,8 @@ _FADED = 1e-6
 # Radii at a distance of a pair: rounding must not lose the pair.
 _ABOVE = 1 + 1e-9
 _MULTIPLES = (1.0, 1.3, 1.6)
+# What the laws are compared at, in units of the bottleneck radius.
+_RADII = (1.15, 1.3, 1.5, 1.75, 2.05, 2.4)
 _DRAWS = (1, 4, 16, 64, 256)
 _CHANCE = "uniform, as many draws"
 _SETTLED = ("moved points apart", "votes apart", "accuracy of the choice")
@@ -154,7 +155,7 @@ def _compare(law: str, shift: Shift, draws: int = 64) -> dict[str, Any]:
             pvm.perturbed_variation(data.source, data.target, multiple * smallest),
             multiple * smallest,
         )
-        for multiple in RADIUS_MULTIPLES
+        for multiple in _RADII
     ]
     margins = np.array(MARGIN_FRACTIONS)
     (sweep,) = learn_on_moved(moved, data.source_labels[None], data.target, pvm.default_gammas(data.target), margins)

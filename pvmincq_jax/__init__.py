@@ -87,9 +87,10 @@ from pvmincq_jax.adaptation.criteria import (
 )
 from pvmincq_jax.adaptation.moved_criteria import (
     at_rest,
-    energy_distance,
+    class_distance,
     map_price,
     moved_risk,
+    swap_excess,
     transport_criterion,
 )
 from pvmincq_jax.adaptation.committee import committee
@@ -152,11 +153,12 @@ __all__ = [
     "PVMinCq", "decision", "load_model", "model_at", "predict", "save_model", "values_at", "pv_mincq", "Sweep",
     "sweep", "Transport", "barycentres", "move", "pv_transport", "stay", "own_scale", "TransportSweep",
     "pv_transport_mincq", "transport_sweep", "Choice", "Criterion", "choose", "class_ratio_gap", "label_criterion",
-    "neighbour_disagreement", "normalised_cut", "rs", "rs_pv", "rs_pv_cbound", "rs_pv_risk", "energy_distance",
-    "map_price", "moved_risk", "transport_criterion", "at_rest", "committee", "RatioScan", "confusion_ratio",
-    "estimate_ratio", "ValidatedFit", "ValidatedTransport", "fit_transport_validated", "fit_validated",
-    "cross_validation", "reverse_validation", "rs_pv_validation", "adapt_votes", "pv_mincq_views", "stack_views",
-    "view_margins", "view_scales", "view_votes", "ValidatedVotes", "fit_views_validated", "fit_votes_validated",
+    "neighbour_disagreement", "normalised_cut", "rs", "rs_pv", "rs_pv_cbound", "rs_pv_risk", "class_distance",
+    "map_price", "moved_risk", "swap_excess", "transport_criterion", "at_rest", "committee", "RatioScan",
+    "confusion_ratio", "estimate_ratio", "ValidatedFit", "ValidatedTransport", "fit_transport_validated",
+    "fit_validated", "cross_validation", "reverse_validation", "rs_pv_validation", "adapt_votes", "pv_mincq_views",
+    "stack_views", "view_margins", "view_scales", "view_votes", "ValidatedVotes", "fit_views_validated",
+    "fit_votes_validated",
     "LearnedMap", "LinearMap", "apply_map", "learn_map", "own_c_bound", "SharedPoints", "class_rows", "even_rows",
     "shared_points",
     "Theorem1", "corollary1", "joint_error", "self_label_gap", "theorem1", "DisagreementDeviation",

@@ -98,8 +98,9 @@ class PVMinCqClassifier(VoteClassifier):
         and deviation first, which suits domains that differ in units, offsets or size, class by class alike; None:
         unless radii are given.
       even: for the transport form: whether the smaller sample is repeated to the size of the larger one.
-      ratio: for the transport form: the share of ``classes_[1]`` in the target; "source" if it is that of the source,
-        or "estimated", which takes several times as long, see `pvmincq_jax.estimate_ratio`.
+      ratio: for the transport form: the share of ``classes_[1]`` in the target, or with more than two classes the
+        shares of all ``classes_``; "source" if they are those of the source; or, of two classes, "estimated", which
+        takes several times as long, see `pvmincq_jax.estimate_ratio`.
       part: for the transport form: of the grid that votes, see `pvmincq_jax.committee`; None for the best point alone.
 
     Attributes:
@@ -171,7 +172,7 @@ class PVMinCqClassifier(VoteClassifier):
         random_state: Any = 0,
         own_scale: bool | None = None,
         even: bool = True,
-        ratio: Ratio = "source",
+        ratio: Ratio | Sequence[float] = "source",
         part: float | None = PART,
     ) -> None:
         """Keeps the parameters; `fit` checks them."""

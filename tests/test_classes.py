@@ -172,6 +172,23 @@ def test_criteria_are_those_of_the_predictions(task, adapted):
             assert risk[index] == pytest.approx(zero_one_loss(numbers, moved[index], sample_weight=weights), abs=1e-12)
 
 
+def test_shares_of_several_classes_may_be_given():
+    source, numbers = corners(4, classes=3)
+    kept = np.concatenate([np.flatnonzero(numbers == 0)[:5], np.flatnonzero(numbers > 0)])
+    target = source[kept] + 0.5
+    shares = np.bincount(numbers[kept]) / len(kept)
+    given = {"form": "transport", "gamma": [0.3], "draws": 4, "random_state": 0}
+    model = PVMinCqClassifier(**given, ratio=list(shares)).fit_domains(source, numbers, target)
+    for number, sweep in enumerate(model.sweep_):
+        assert sweep.ratio == pytest.approx(shares[number])
+        weights = np.asarray(sweep.transports[-1].weights)
+        assert np.sum(weights[numbers == number]) == pytest.approx(shares[number] * np.sum(weights), abs=1)
+    assert np.mean(model.predict(target) == numbers[kept]) > 0.9
+    for ratio in ("estimated", 0.3, [0.5, 0.5], [0.5, 0.6, -0.1]):
+        with pytest.raises(ValueError, match="3 shares above 0"):
+            PVMinCqClassifier(**given, ratio=ratio).fit_domains(source, numbers, target)
+
+
 def test_a_lead_is_above_zero_for_the_prediction_alone():
     values = np.array([[0.3, 0.0, np.nan], [0.3, 0.0, 1.0], [-0.1, 0.0, 2.0]])
     leads = ahead(values)

@@ -81,7 +81,8 @@ def class_scores(sweeps: Sequence[Any], criterion: Callable[[Any], np.ndarray]) 
 
     1/2 sum_c criterion_c. A point whose prediction is wrong is wrong for two classes, so that half the sum of the risks
     is the risk of the prediction, half the sum of the cuts is the share of neighbours with another prediction, and for
-    two classes all of it is the criterion of two.
+    two classes all of it is the criterion of two. In a product PV is a factor of every class's part already, and
+    `map_price` has it whole.
 
     Args:
       sweeps: of each class.
@@ -96,6 +97,19 @@ def class_scores(sweeps: Sequence[Any], criterion: Callable[[Any], np.ndarray]) 
         return criterion(sweeps[0])
     each = [criterion(_price_once(sweep, count)) for sweep in sweeps]
     return np.where(np.any(unmatched(sweeps), axis=0)[:, None, None], np.inf, np.sum(each, axis=0) / 2)
+
+
+def _class_shares(ratio: Ratio | Sequence[float], names: np.ndarray) -> dict[float, float] | None:
+    """The shares of the classes by their number; None for those of the source. A scan would be over a simplex."""
+    if isinstance(ratio, str) and ratio == "source":
+        return None
+    shares = np.asarray(ratio, float) if not isinstance(ratio, str) and np.ndim(ratio) == 1 else np.zeros(0)
+    if len(shares) != len(names) or not np.all(shares > 0) or not np.isclose(np.sum(shares), 1):
+        raise ValueError(
+            f"ratio must be 'source' with more than two classes, or {len(names)} shares above 0 with sum 1, in the "
+            f"order of the classes; it is {ratio!r}"
+        )
+    return {float(number): float(share) for number, share in enumerate(shares)}
 
 
 def fit_transport_classes(
@@ -116,7 +130,7 @@ def fit_transport_classes(
     metric: Metric,
     own_scale: bool | None,
     even: bool,
-    ratio: Ratio,
+    ratio: Ratio | Sequence[float],
     part: float | None,
 ) -> tuple[PVMinCq, Choice, tuple[TransportSweep, ...]]:
     """`pvmincq_jax.fit_transport_validated` of more than two classes, on checked arrays.
@@ -138,19 +152,20 @@ def fit_transport_classes(
       metric: of the matching.
       own_scale: whether each domain on its own scale is in the grid.
       even: whether samples of unequal size are made even.
-      ratio: "source"; other class ratios are for two classes.
+      ratio: "source", or the shares of all classes in the target, in the order of ``names``.
       part: of the grid that votes.
 
     Returns: the votes, the point chosen, and the grid of each class.
     """
-    if ratio != "source":
-        raise ValueError(f"ratio must be 'source' with more than two classes; it is {ratio!r}")
+    shares = _class_shares(ratio, names)
     makers = plan_moves(
         source, class_numbers(labels).astype(source.dtype), target, radii, "absolute",
-        identity=None, on_own_scale=own_scale, even=even, ratio=None, draws=draws, seed=seed, metric=metric,
+        identity=None, on_own_scale=own_scale, even=even, shares=shares, draws=draws, seed=seed, metric=metric,
     )  # fmt: skip
     grid = target, grid_gammas(gammas, target, voters), margins, margin_unit, voters
     moved = learn_on_moved([make() for make in makers], labels, *grid, most_voters=most_voters, seed=seed, exact=False)
+    if shares is not None:
+        moved = tuple(one._replace(ratio=share) for one, share in zip(moved, shares.values()))
     sweeps = check_matched(moved, names)
     scores = class_scores(sweeps, criterion)
     choice = choose(sweeps[0], scores)

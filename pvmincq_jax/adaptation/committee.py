@@ -16,7 +16,7 @@ __all__ = ["committee"]
 PART = 0.15
 _FEWEST = 3
 # How much more a member may score than the best vote, and the share of target points on which the two agree.
-_WORSE = 0.35
+_WORSE = 0.2
 _AGREED = 0.9
 
 
@@ -27,7 +27,7 @@ def committee(sweep: Any, scores: np.ndarray, part: float = PART) -> PVMinCq:
     mean of votes is a vote over the voters of all of them. Of more than two classes B_i is by how much a class is ahead
     of the best other one, in units of its margin, and c_i the mean over all classes.
 
-    Votes with a score more than 35 % above the best, or that agree with it on less than 90 % of the target, have no
+    Votes with a score more than 20 % above the best, or that agree with it on less than 90 % of the target, have no
     seat: where one map is right and all others are wrong, they would outvote it. Nor have votes that are adapted where
     the best one is not, or the other way round.
 

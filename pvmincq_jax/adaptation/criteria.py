@@ -47,8 +47,8 @@ _NEAR = 16
 _WIDE = 8
 # Points that are compared with their neighbours.
 _ASKED = 1000
-# One in so many of the class that a vote finds rarer; of two classes of one size, the same number. Not fewer than so
-# many: three points that lie together are no class.
+# One in so many of the rarer class; of two classes of one size, the same number. Not fewer than so many: three points
+# that lie together are no class.
 _RARER = 4
 _FEWEST = 8
 # What the share of neighbours with another label, and the squared gap of class ratios, count for beside risks and PV.
@@ -173,35 +173,30 @@ def neighbour_disagreement(sweep: Sweep | TransportSweep, neighbours: int | None
         wide = max(1, len(sweep.target) // _WIDE)
         return (neighbour_disagreement(sweep, min(_NEAR, wide)) + neighbour_disagreement(sweep, wide)) / 2
     k = min(check_count("neighbours", neighbours, 1), len(sweep.target) - 1)
-    return where_solved(sweep, _cut_curve(sweep, k)[..., -1] if k else np.zeros(sweep.status.shape))
-
-
-def _cut_curve(sweep: Sweep | TransportSweep, most: int) -> np.ndarray:
-    """The share of a target point's 1, 2, .. nearest target points that get another label ``[r, g, k, most]``.
-
-    The mean over all points, or over some 1 000 spread over them.
-    """
+    if k < 1:
+        return where_solved(sweep, np.zeros(sweep.status.shape))
     # In the order of the points, so that ties between neighbours do not depend on the order of the rows.
     order = canonical_order(sweep.target)
     points, labels = sweep.target[order], np.nan_to_num(np.sign(sweep.target_values[..., order])).astype(np.int8)
     asked = slice(None, None, -(-len(points) // _ASKED))
-    _, near = cKDTree(points).query(points[asked], most + 1)
+    _, near = cKDTree(points).query(points[asked], k + 1)
     apart = [np.mean(labels[..., column] != labels[..., asked], axis=-1) for column in near[:, 1:].T]
-    return np.cumsum(np.stack(apart, axis=-1), axis=-1) / np.arange(1, most + 1)
+    return where_solved(sweep, np.mean(apart, axis=0))
 
 
-def normalised_cut(sweep: Sweep | TransportSweep) -> np.ndarray:
+def normalised_cut(sweep: Sweep | TransportSweep, neighbours: int | None = None) -> np.ndarray:
     """How often neighbours in the target get different labels, beside labels drawn at random in the same class ratio.
 
-    cut / (4 p (1 - p)), p = P_T(B(x) = +1), with cut the mean `neighbour_disagreement` of 16 points and of a quarter of
-    the class that the vote finds rarer (if that is fewer, only these, but 8 at least). Of half and half it is the plain
-    cut; a vote that calls next to all points one class cuts little only because there is little to cut, and of a rare
-    class most points have neighbours of the other one unless few are asked.
+    cut / (4 p (1 - p)), p = P_T(B(x) = +1), with cut the `neighbour_disagreement`. Of half and half it is the plain
+    cut; a vote that calls next to all points one class cuts little only because there is little to cut.
 
     Not in the paper.
 
     Args:
       sweep: a `Sweep` or a `TransportSweep`.
+      neighbours: of the cut. When None, as many as a quarter of the rarer class should have by the ratio that the sweep
+        was made for, or by that of the source, and 8 at least: of a rare class most points have neighbours of the
+        other one unless few are asked.
 
     Returns: ``[r, g, k]``; 1 where the vote calls all points one class, infinite where nothing was solved.
 
@@ -213,15 +208,22 @@ def normalised_cut(sweep: Sweep | TransportSweep) -> np.ndarray:
       True
     """
     positive = np.mean(sweep.target_values > 0, axis=-1)
-    both, rarer = (positive > 0) & (positive < 1), np.minimum(positive, 1 - positive)
-    others = len(sweep.target) - 1
-    if others < 1:
-        return where_solved(sweep, np.ones(sweep.status.shape))
-    wide = np.maximum(min(_FEWEST, others), (rarer * len(sweep.target) / _RARER).astype(int))
-    curve = _cut_curve(sweep, int(np.max(wide)))
-    near = [np.take_along_axis(curve, k[..., None] - 1, axis=-1)[..., 0] for k in (np.minimum(wide, _NEAR), wide)]
+    both = (positive > 0) & (positive < 1)
+    if neighbours is None:
+        neighbours = rare_neighbours(_expected_ratio(sweep), len(sweep.target))
     at_random = np.where(both, 4 * positive * (1 - positive), 1.0)
-    return where_solved(sweep, np.where(both, np.mean(near, axis=0) / at_random, 1.0))
+    return where_solved(sweep, np.where(both, neighbour_disagreement(sweep, neighbours) / at_random, 1.0))
+
+
+def rare_neighbours(ratio: float, points: int) -> int:
+    """A quarter of the rarer class of so many points, 8 at least."""
+    return max(_FEWEST, int(min(ratio, 1 - ratio) * points / _RARER))
+
+
+def _expected_ratio(sweep: Sweep | TransportSweep) -> float:
+    """The share of +1 that the target should have: what the sweep was made for, or that of the whole source."""
+    given = sweep.ratio if isinstance(sweep, TransportSweep) else None
+    return float(np.mean(sweep.source_labels > 0)) if given is None else given
 
 
 def class_ratio_gap(sweep: Sweep | TransportSweep) -> np.ndarray:
@@ -245,9 +247,7 @@ def class_ratio_gap(sweep: Sweep | TransportSweep) -> np.ndarray:
       >>> bool(np.all((0 <= shares) & (shares <= 1)))
       True
     """
-    given = sweep.ratio if isinstance(sweep, TransportSweep) else None
-    expected = np.mean(sweep.source_labels > 0) if given is None else given
-    return where_solved(sweep, np.abs(np.mean(sweep.target_values > 0, axis=-1) - expected))
+    return where_solved(sweep, np.abs(np.mean(sweep.target_values > 0, axis=-1) - _expected_ratio(sweep)))
 
 
 def label_criterion(sweep: Sweep) -> np.ndarray:

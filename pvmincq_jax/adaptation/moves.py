@@ -1,8 +1,8 @@
 """The maps of a grid: nobody moves, each domain on its own scale, and matchings at radii that follow the data.
 
 In the plane the useful radii reach far beyond the bottleneck radius; in many dimensions distances concentrate, and a
-little beyond it every point is within reach of every other. Levels of PV follow the data on both sides, and multiples
-of the bottleneck radius are added while the graph is not all but complete.
+little beyond it every point is within reach of every other. Levels of PV follow the data on both sides, and radii that
+reach given shares of all pairs are added where they are well beyond the bottleneck radius.
 
 Samples of unequal size, or of unequal class ratio, are made even by repeating rows before they are matched; copies are
 folded into their point afterwards, so that a map is always one of the source as it was given.
@@ -23,12 +23,13 @@ from pvmincq_jax.matching.space import Metric, Precomputed, make_space
 
 __all__ = ["own_scale"]
 
-# Levels of PV, then units of the bottleneck radius.
+# Levels of PV, then shares of all pairs within reach: close together where large rotations need them, and below 0.9,
+# from where on a matching is next to any permutation, and moved points are all one.
 PV_LEVELS = (0.6, 0.4, 0.2, 0.1, 0.05, 0.0)
-RADIUS_MULTIPLES = (1.15, 1.3, 1.5, 1.75, 2.05, 2.4)
-# From this share of all pairs on, a matching is next to any permutation, and moved points are all one.
-_COMPLETE = 0.9
-# Of samples with more pairs than these, 5 800 points a domain, multiples that reach more are left out: 400 MB of edges.
+REACHES = (0.2, 0.4, 0.6, 0.75, 0.82, 0.88)
+# How far beyond the bottleneck radius, in its units: what is nearer gives next to the same map.
+_BEYOND = 1.15
+# Of samples with more pairs than these, 5 800 points a domain, radii that reach more are left out: 400 MB of edges.
 _MOST_EDGES = 1 << 25
 
 
@@ -64,16 +65,22 @@ class _Rows:
     """The rows of both samples that are matched, and the way back to the samples."""
 
     def __init__(
-        self, source: np.ndarray, labels: np.ndarray, target: np.ndarray, even: bool, ratio: float | None, seed: int
+        self,
+        source: np.ndarray,
+        labels: np.ndarray,
+        target: np.ndarray,
+        even: bool,
+        shares: dict[float, float] | None,
+        seed: int,
     ) -> None:
         self.points = len(source)
         self.source, self.target = np.arange(len(source)), np.arange(len(target))
         size = max(len(source), len(target))
-        if ratio is not None:
-            self.source = class_rows(source, labels, size, {1.0: ratio, -1.0: 1 - ratio}, seed=seed)
+        if shares is not None:
+            self.source = class_rows(source, labels, size, shares, seed=seed)
         elif even:
             self.source = even_rows(source, size, seed=seed, labels=labels)
-        if even or ratio is not None:
+        if even or shares is not None:
             self.target = even_rows(target, size, seed=seed)
         self.weights = np.bincount(self.source, minlength=self.points) * (self.points / len(self.source))
 
@@ -95,7 +102,7 @@ def plan_moves(
     identity: bool | None,
     on_own_scale: bool | None,
     even: bool,
-    ratio: float | None,
+    shares: dict[float, float] | None,
     draws: int,
     seed: int,
     metric: Metric,
@@ -112,7 +119,7 @@ def plan_moves(
       on_own_scale: whether the same maps follow from the source on the target's scale, see `own_scale`; None: with
         default radii.
       even: whether samples of unequal size are made even.
-      ratio: the share of +1 in the target, which the source is brought to; None for that of the source.
+      shares: of the classes in the target, by label, which the source is brought to; None for those of the source.
       draws: matchings per radius.
       seed: of matchings and repeated rows.
       metric: of the matching.
@@ -121,7 +128,7 @@ def plan_moves(
     """
     usual = radii is None and not isinstance(metric, Precomputed)
     identity = radii is None if identity is None else identity
-    rows = _Rows(source, labels, target, even, ratio, seed)
+    rows = _Rows(source, labels, target, even, shares, seed)
     starts = [source]
     if usual if on_own_scale is None else on_own_scale:
         if isinstance(metric, Precomputed):
@@ -151,19 +158,14 @@ def _reach(
     space = make_space(source, target, metric, ties=labels)
     if radii is None:
         levels = np.unique(level_radii(space, PV_LEVELS))
-        lengths = np.concatenate([levels, levels[-1] * np.array(RADIUS_MULTIPLES)])
+        shares = [share for share in REACHES if share * len(source) * len(target) <= _MOST_EDGES]
+        wide = np.quantile(space.some_lengths(), shares)
+        lengths = np.concatenate([levels, wide[wide >= _BEYOND * levels[-1]]])
     else:
         lengths = grid_radii(source, target, radii, unit, metric)
-    if radii is None and len(source) * len(target) > _MOST_EDGES:
-        share = np.array([np.mean(space.some_lengths() <= one) for one in lengths])
-        lengths = lengths[(lengths <= levels[-1]) | (share * len(source) * len(target) <= _MOST_EDGES)]
     graph = check_reach(space_graph(space, float(lengths.max())))
-    reached = np.array([np.count_nonzero(graph.distances <= one) for one in lengths])
     # A radius that reaches nobody gives nothing to learn from.
-    kept = reached > 0
-    if radii is None:
-        kept &= (lengths <= levels[-1]) | (reached <= _COMPLETE * len(source) * len(target))
-    return graph, lengths[kept]
+    return graph, lengths[lengths >= np.min(graph.distances)]
 
 
 def _matched(

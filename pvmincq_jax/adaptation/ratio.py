@@ -6,12 +6,13 @@ its own, then: given, taken from the source, or estimated by `estimate_ratio`.
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from pvmincq_jax._types import ArrayLike
-from pvmincq_jax.adaptation.criteria import least
+from pvmincq_jax.adaptation.criteria import least, rare_neighbours
 from pvmincq_jax.adaptation.moved_criteria import TransportCriterion, transport_criterion
 from pvmincq_jax.adaptation.transport_sweeps import transport_sweep
 from pvmincq_jax.voting.voters import default_gammas
@@ -21,7 +22,7 @@ __all__ = ["RatioScan", "confusion_ratio", "estimate_ratio"]
 Ratio = float | Literal["source", "estimated"]
 
 RATIOS = (0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9)
-# What the squared distance from the source's ratio counts for: a reason is needed to leave it.
+# The squared distance from the source's ratio is the exponent of a factor on the score: a reason is needed to leave it.
 _AWAY = 1.0
 
 
@@ -31,7 +32,7 @@ class RatioScan(NamedTuple):
     Attributes:
       ratio: the share of +1 of least score.
       ratios: all that were tried ``[p]``, that of the source among them.
-      scores: the least criterion at each, plus the squared distance from the source's ratio ``[p]``.
+      scores: the least criterion at each, times exp of the squared distance from the source's ratio ``[p]``.
     """
 
     ratio: float
@@ -64,7 +65,7 @@ def estimate_ratio(
       source_labels: ``[m_s]`` in {-1, +1}.
       target: ``[m_t, d]``.
       ratios: shares of +1 to try, besides that of the source.
-      criterion: from a `pvmincq_jax.TransportSweep` to scores, the lower the better.
+      criterion: from a `pvmincq_jax.TransportSweep` to scores above 0, the lower the better.
       draws: matchings per radius.
       margin: as a fraction of mu_max.
       **options: of `pvmincq_jax.transport_sweep`.
@@ -80,11 +81,15 @@ def estimate_ratio(
     """
     own = float(np.mean(np.asarray(source_labels) > 0))
     tried = np.unique([*ratios, own])
+    if criterion is transport_criterion:
+        # Ratios are compared by cuts of as many neighbours: those that the rarest class of all can give.
+        rarest = rare_neighbours(float(min(*tried, *(1 - tried))), len(np.asarray(target)))
+        criterion = partial(transport_criterion, neighbours=rarest)
     given: dict[str, Any] = {"draws": draws, "margins": [margin], "gammas": default_gammas(target)[1:2], "exact": False}
     scores = []
     for ratio in tried:
         found = transport_sweep(source, source_labels, target, ratio=float(ratio), **given | options)
-        scores.append(float(np.min(criterion(found))) + _AWAY * (ratio - own) ** 2)
+        scores.append(float(np.min(criterion(found))) * np.exp(_AWAY * (ratio - own) ** 2))
     best = least(np.array(scores))[:, 0]
     return RatioScan(float(tried[best[np.argmin(np.abs(tried[best] - own))]]), tried, np.array(scores))
 

@@ -119,9 +119,8 @@ def transport_sweep(
       source: ``[m_s, d]``.
       source_labels: ``[m_s]`` in {-1, +1}.
       target: ``[m_t, d]``.
-      radii: to choose from; None for six levels of PV from 0.6 to 0, and up to six multiples of the bottleneck radius
-        from 1.15 to 2.4, those at which not nearly all points, and no more than 2^25 pairs, are within reach of each
-        other.
+      radii: to choose from; None for six levels of PV from 0.6 to 0, and up to six radii that reach from 20 to 88 % of
+        all pairs, those that are at least 1.15 times the bottleneck radius and reach no more than 2^25 pairs.
       margins: to choose from.
       gammas: of Gaussian voters; `pvmincq_jax.default_gammas` of the target when None.
       draws: matchings per radius.
@@ -171,7 +170,7 @@ def transport_sweep(
         identity=identity,
         on_own_scale=own_scale,
         even=even,
-        ratio=ratio,
+        shares=None if ratio is None else {1.0: ratio, -1.0: 1 - ratio},
         draws=draws,
         seed=seed,
         metric=metric,

@@ -98,8 +98,9 @@ def test_terms_of_the_criterion(grid, task):
         # A quarter of the rarer class is fewer than eight of forty.
         near = NearestNeighbors(n_neighbors=8).fit(task.target).kneighbors(return_distance=False)
         assert cut[index] == pytest.approx(np.mean(labels[near] != labels[:, None]) / (4 * plus * (1 - plus)))
-    expected = 6 * cut + ratio**2 + np.where(risk > 0.1, 4 * (risk - 0.1), 0.0)
-    np.testing.assert_allclose(pvm.transport_criterion(grid), expected + pvm.map_price(grid)[:, None, None])
+    squares = ratio**2 + risk**2 + pvm.map_price(grid)[:, None, None] ** 2
+    expected = (cut + 0.01) * np.exp(8 * squares + 0.3 * pvm.class_distance(grid))
+    np.testing.assert_allclose(pvm.transport_criterion(grid), expected)
     np.testing.assert_array_equal(pvm.class_ratio_gap(grid._replace(ratio=0.25)) != ratio, True)
 
 

@@ -71,6 +71,14 @@ def test_fit(capsys, methods):
     assert len(growth) == 2
 
 
+def test_classes(capsys):
+    rows = [row for row in _rows(capsys, "classes") if "classes" in row]
+    assert [row["classes"] for row in rows] == [2, 3, 5]
+    for row in rows:
+        assert row["times_two_classes"] == pytest.approx(row["seconds"] / rows[0]["seconds"])
+        assert row["accuracy"] > 80
+
+
 def test_devices(capsys):
     rows = _rows(capsys, "devices", "--repeats", "1")
     assert [row["way"] for row in rows[1:]] == ["one device", f"mesh of {rows[0]['cores']}"]

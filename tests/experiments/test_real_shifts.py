@@ -8,7 +8,7 @@ from sklearn.datasets import load_breast_cancer, load_digits
 
 import pvmincq_jax as pvm
 from experiments import peers, real_shifts, real_tasks, shift_study
-from experiments.real_tasks import REPORTED, STUDIED
+from experiments.real_tasks import PAIRED, REPORTED, STUDIED
 
 
 def test_no_task_is_both_studied_and_reported():
@@ -18,7 +18,7 @@ def test_no_task_is_both_studied_and_reported():
         """The digits, or the data set and the variable."""
         return name.split()[0] if "/" in name else name
 
-    assert not {subject(name) for name in REPORTED} & {subject(name) for name in STUDIED}
+    assert not {subject(name) for name in REPORTED} & {subject(name) for name in (*STUDIED, *PAIRED)}
     seeds = {task.seed for tasks in shift_study.SETS.values() for task in tasks()}
     assert not seeds & {*range(2014, 2024), *range(3000, 3010)}
     assert len(real_tasks.DIGITS) == 10

@@ -147,4 +147,4 @@ def test_transport_is_far_ahead_at_a_large_rotation():
     fitted = pvm.fit_transport_validated(task.source, task.source_labels, task.target, seed=1)
     accuracy = np.mean(np.asarray(pvm.predict(fitted.model, task.test)) == task.test_labels)
     at_rest = np.mean(pvm.values_at(fitted.sweep, task.test)[0] * task.test_labels > 0, axis=-1)
-    assert accuracy > 0.85 > 0.6 > np.max(at_rest)
+    assert accuracy > 0.95 > 0.6 > np.max(at_rest)
