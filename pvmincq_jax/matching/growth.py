@@ -162,7 +162,10 @@ class Forest:
             if frontier.size < columns.size:
                 reach = np.bitwise_or.reduce(self._of_row[frontier], axis=0).view(np.uint8)
                 near = columns[np.unpackbits(reach, bitorder="little")[columns] > 0]
-            found, parents = self._links(near, _pack(frontier, self._row_tree.size))
+            if frontier.size == 1 < columns.size:
+                found, parents = near, np.repeat(frontier, near.size)
+            else:
+                found, parents = self._links(near, _pack(frontier, self._row_tree.size))
             tree, mates = self._row_tree[parents], self.column_mate[found]
             self._parent[found], self._column_tree[found] = parents, tree
             free = mates < 0
