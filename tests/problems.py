@@ -117,14 +117,12 @@ def clarabel_objective(root: np.ndarray, margins: np.ndarray, fraction: float) -
     b = np.r_[np.zeros(rank), 1.0, np.ones(2 * voters)]
     settings = clarabel.DefaultSettings()
     settings.verbose = False
-    settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = 1e-11
-    solution = clarabel.DefaultSolver(
-        P,
-        np.zeros(voters + rank),
-        A,
-        b,
-        [clarabel.ZeroConeT(rank + 1), clarabel.NonnegativeConeT(2 * voters)],
-        settings,
-    ).solve()
+    cones = [clarabel.ZeroConeT(rank + 1), clarabel.NonnegativeConeT(2 * voters)]
+    # At the tightest it may go astray, and end far from any solution.
+    for tolerance in (1e-11, 1e-10):
+        settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = tolerance
+        solution = clarabel.DefaultSolver(P, np.zeros(voters + rank), A, b, cones, settings).solve()
+        if solution.status != clarabel.SolverStatus.MaxIterations:
+            break
     x = np.array(solution.x[:voters])
     return float(np.sum((factor @ x) ** 2)) / float(normal @ x) ** 2
