@@ -195,8 +195,8 @@ def normalised_cut(sweep: Sweep | TransportSweep, neighbours: int | None = None)
     Args:
       sweep: a `Sweep` or a `TransportSweep`.
       neighbours: of the cut. When None, as many as a quarter of the rarer class should have by the ratio that the sweep
-        was made for, or by that of the source, and 8 at least: of a rare class most points have neighbours of the
-        other one unless few are asked.
+        was made for, or by that of the source, 8 at least; and half of that, a quarter and so on for votes that find it
+        that much rarer: of a rare class most points have neighbours of the other one unless few are asked.
 
     Returns: ``[r, g, k]``; 1 where the vote calls all points one class, infinite where nothing was solved.
 
@@ -209,10 +209,16 @@ def normalised_cut(sweep: Sweep | TransportSweep, neighbours: int | None = None)
     """
     positive = np.mean(sweep.target_values > 0, axis=-1)
     both = (positive > 0) & (positive < 1)
-    if neighbours is None:
-        neighbours = rare_neighbours(_expected_ratio(sweep), len(sweep.target))
     at_random = np.where(both, 4 * positive * (1 - positive), 1.0)
-    return where_solved(sweep, np.where(both, neighbour_disagreement(sweep, neighbours) / at_random, 1.0))
+    expected = _expected_ratio(sweep)
+    expected = min(expected, 1 - expected)
+    halvings = np.round(np.log2(expected / np.where(both, np.minimum(positive, 1 - positive), expected)))
+    halvings = np.maximum(halvings, 0)
+    cut = np.ones(positive.shape)
+    for halving in np.unique(halvings):
+        asked = rare_neighbours(expected * 0.5**halving, len(sweep.target)) if neighbours is None else neighbours
+        cut = np.where(halvings == halving, neighbour_disagreement(sweep, asked), cut)
+    return where_solved(sweep, np.where(both, cut / at_random, 1.0))
 
 
 def rare_neighbours(ratio: float, points: int) -> int:
