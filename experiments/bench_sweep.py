@@ -108,30 +108,34 @@ def run(arguments: argparse.Namespace) -> None:
     gammas = pvm.default_gammas(task.target)[: 1 if arguments.quick else None]
     cores = device_for_each_core()
 
-    def ours(devices: int) -> pvm.Sweep:
+    def ours(devices: int, exact: bool = True) -> pvm.Sweep:
         mesh = jax.sharding.Mesh(np.array(jax.devices()[:devices]), ("lanes",))
         given: dict[str, Any] = {"gammas": gammas, "seed": arguments.seed, "progress": False, "mesh": mesh}
+        given["exact"] = exact
         return pvm.sweep(task.source, task.source_labels, task.target, **given)
 
     start = time.perf_counter()
     with PeakMemory() as memory:
         grid = ours(cores)
     first = time.perf_counter() - start
+    ways: dict[str, Callable[[], pvm.Sweep]] = {
+        "seconds": lambda: ours(cores),
+        "one_device_seconds": lambda: ours(1),
+        "three_digits_seconds": lambda: ours(cores, exact=False),  # as fits solve it, on all cores
+    }
     ours(1)
-    best, alone = np.inf, np.inf
+    best = dict.fromkeys(ways, np.inf)
     for _ in range(arguments.repeats):
-        start = time.perf_counter()
-        grid = ours(cores)
-        middle = time.perf_counter()
-        ours(1)
-        best, alone = min(best, middle - start), min(alone, time.perf_counter() - middle)
+        for name, way in ways.items():
+            start = time.perf_counter()
+            way()
+            best[name] = min(best[name], time.perf_counter() - start)
     row: dict[str, Any] = {
         "benchmark": "sweep",
         "points": 2 * per_class,
         "qps": int(grid.status.size + grid.fold_status.size),
         "cores": cores,
-        "seconds": best,
-        "one_device_seconds": alone,
+        **best,
         "first_call_seconds": first,
         "kkt_residual": float(np.nanmax(np.r_[grid.kkt_residual.ravel(), grid.fold_kkt_residual.ravel()])),
         "solved": float(np.mean(np.r_[grid.status.ravel(), grid.fold_status.ravel()] == pvm.Status.SOLVED)),
@@ -152,7 +156,7 @@ def run(arguments: argparse.Namespace) -> None:
         row[f"{name}_qps"] = count
         # 1 - C-bound is the squared margin over the second moment: its relative difference is that of the objective.
         row[f"{name}_error"] = float(np.nanmax((1 - grid.c_bound) / (1 - bounds)) - 1)
-        row[f"ratio_{name}"] = row[f"{name}_seconds"] / best
+        row[f"ratio_{name}"] = row[f"{name}_seconds"] / best["seconds"]
     emit(row, arguments.json)
 
     for size in (40,) if arguments.quick else (300, 1000, 3000):
