@@ -11,7 +11,7 @@ learnt on the source where it is, chosen by the same criterion, and "its grid, b
 accuracy on the test sample, which nobody can choose: what is left to gain. "ratio estimated" is the default with
 the target's class ratio scanned for; it takes five times as long and is left out unless it is asked for. The others
 are in `experiments.peers`. No choice sees a label of the target. The tasks of --study are other digits, changes and
-variables, and drawn species in place of penguins; the default seed, 3000, was never used there.
+variables, and drawn species in place of penguins; the reported table has seed 5000, never used there.
 """
 
 from collections.abc import Sequence
