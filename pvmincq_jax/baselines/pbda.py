@@ -28,6 +28,7 @@ from pvmincq_jax._types import Array, ArrayLike
 from pvmincq_jax.baselines._form import (
     KernelModel,
     Sample,
+    both_domains,
     by_gamma,
     decision,
     each_sample,
@@ -235,7 +236,7 @@ def _factor(kernel: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def _fit_gamma(sample: Sample, labels: np.ndarray, grid: Sequence[PbdaParams]) -> list[PbdaModel]:
     """All points of the grid with one gamma; `labels` are in canonical order, ``[g, m_s]``."""
-    points = np.concatenate([sample.source, sample.target])
+    points = both_domains(sample)
     factor, back = _factor(rbf_kernel(points, points, grid[0].gamma))
     domains = np.repeat([-1.0, 1.0], [len(sample.source), len(sample.target)])
     models = []
