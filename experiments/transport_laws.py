@@ -25,6 +25,7 @@ from experiments.shifts import Shift, first_tasks, large_tasks, shifted_task
 from experiments.study import Study, run_study
 from experiments.transport_study import accuracies
 from pvmincq_jax.adaptation.moved_grid import learn_on_moved
+from pvmincq_jax.adaptation.options import GridOptions
 from pvmincq_jax.adaptation.transport_sweeps import MARGIN_FRACTIONS
 
 __all__ = ["LAWS", "compute", "cost_matching", "main", "mean_matching", "perfect_matchings"]
@@ -157,8 +158,8 @@ def _compare(law: str, shift: Shift, draws: int = 64) -> dict[str, Any]:
         )
         for multiple in _RADII
     ]
-    margins = np.array(MARGIN_FRACTIONS)
-    (sweep,) = learn_on_moved(moved, data.source_labels[None], data.target, pvm.default_gammas(data.target), margins)
+    options = GridOptions(pvm.default_gammas(data.target), np.array(MARGIN_FRACTIONS))
+    (sweep,) = learn_on_moved(moved, data.source_labels[None], data.target, options)
     found = accuracies(sweep, data)
     chosen = found[pvm.choose(sweep, pvm.transport_criterion(sweep)).grid_index]
     return {"chosen": float(chosen), "best": float(np.max(found))}

@@ -72,10 +72,9 @@ from pvmincq_jax.adaptation.transport import Transport, barycentres, move, pv_tr
 from pvmincq_jax.adaptation.moves import own_scale
 from pvmincq_jax.adaptation.moved_grid import TransportSweep
 from pvmincq_jax.adaptation.transport_sweeps import pv_transport_mincq, transport_sweep
+from pvmincq_jax.adaptation.choice import Choice, choose
 from pvmincq_jax.adaptation.criteria import (
-    Choice,
     Criterion,
-    choose,
     class_ratio_gap,
     label_criterion,
     neighbour_disagreement,
@@ -97,14 +96,7 @@ from pvmincq_jax.adaptation.committee import committee
 from pvmincq_jax.adaptation.ratio import RatioScan, confusion_ratio, estimate_ratio
 from pvmincq_jax.adaptation.validate import ValidatedFit, ValidatedTransport, fit_transport_validated, fit_validated
 from pvmincq_jax.adaptation.resampling import cross_validation, reverse_validation, rs_pv_validation
-from pvmincq_jax.adaptation.views import (
-    adapt_votes,
-    pv_mincq_views,
-    stack_views,
-    view_margins,
-    view_scales,
-    view_votes,
-)
+from pvmincq_jax.adaptation.views import adapt_votes, pv_mincq_views, stack_views, view_margins, view_scales, view_votes
 from pvmincq_jax.adaptation.view_validation import ValidatedVotes, fit_views_validated, fit_votes_validated
 from pvmincq_jax.adaptation.distance import LearnedMap, LinearMap, apply_map, learn_map, own_c_bound
 from pvmincq_jax.adaptation.points import SharedPoints, class_rows, even_rows, shared_points

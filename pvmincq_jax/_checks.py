@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from pvmincq_jax._types import ArrayLike, MarginUnit
+from pvmincq_jax._types import ArrayLike, MarginUnit, common_dtype
 
 __all__: list[str] = []
 
@@ -142,12 +142,26 @@ def check_count(name: str, value: int, least: int) -> int:
     return number
 
 
-def check_task(source: ArrayLike, source_labels: ArrayLike, target: ArrayLike) -> None:
-    """A labelled source sample with both classes, and a target sample of the same space."""
+def check_samples(source: ArrayLike, target: ArrayLike) -> None:
+    """Two samples of the same space."""
     check_points("source", source)
     check_points("target", target)
     check_same_dimension("source", source, "target", target)
+
+
+def check_task(source: ArrayLike, source_labels: ArrayLike, target: ArrayLike) -> None:
+    """A labelled source sample with both classes, and a target sample of the same space."""
+    check_samples(source, target)
     check_labels("source_labels", source_labels, np.shape(source)[0], soft=False, both_classes=True)
+
+
+def read_task(
+    source: ArrayLike, source_labels: ArrayLike, target: ArrayLike
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """A checked task, in one precision."""
+    check_task(source, source_labels, target)
+    dtype = common_dtype(source, target)
+    return np.asarray(source, dtype), np.asarray(source_labels, dtype), np.asarray(target, dtype)
 
 
 def check_margins(values: ArrayLike | Sequence[float], unit: MarginUnit, name: str = "margins") -> np.ndarray:

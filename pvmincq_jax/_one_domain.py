@@ -2,15 +2,9 @@
 
 from typing import Any
 
-from pvmincq_jax._sklearn import (
-    Given,
-    VoteClassifier,
-    fold_count,
-    gamma_list,
-    margin_list,
-    seed_of,
-)
+from pvmincq_jax._sklearn import Given, VoteClassifier, fold_count, gamma_list, margin_list, seed_of
 from pvmincq_jax._types import MarginUnit
+from pvmincq_jax.adaptation.options import GridOptions
 from pvmincq_jax.adaptation.own import own_grid
 from pvmincq_jax.adaptation.seats import MOST_VOTERS
 from pvmincq_jax.voting.families import VoterKind, on_points
@@ -98,8 +92,9 @@ class MinCqClassifier(VoteClassifier):
         margins = margin_list(self.margin, self.margin_unit)
         gammas = gamma_list(self.gamma, task.source, self.voters)
         folds = fold_count(self.folds, task.labels, margins.size * gammas.size)
-        grid = gammas, margins, self.margin_unit, folds, seed_of(self.random_state)
-        sweep = own_grid(task.source, task.labels, self.voters, *grid, most_voters=self.most_voters, stumps=self.stumps)
+        seed = seed_of(self.random_state)
+        options = GridOptions(gammas, margins, self.margin_unit, self.voters, self.most_voters, folds, seed=seed)
+        sweep = own_grid(task.source, task.labels, options, self.stumps)
         self._learnt(*self._chosen(sweep, task.labels, "rs"))
         self.cv_risk_ = self.choice_.scores[0]
         self.gammas_, self.margins_ = gammas if on_points(self.voters) else None, margins

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pvmincq_jax._checks import check_count, check_length, check_points, check_same_dimension, check_task
+from pvmincq_jax._checks import check_count, check_length, check_samples, check_task
 from pvmincq_jax._distances import squared_distances
 from pvmincq_jax._types import ArrayLike
 
@@ -72,9 +72,7 @@ def prepare(source: ArrayLike, source_labels: ArrayLike, target: ArrayLike) -> S
     """
     kinds = np.unique(source_labels)
     if kinds.size > 2 and np.array_equal(kinds, np.arange(kinds.size)):
-        check_points("source", source)
-        check_points("target", target)
-        check_same_dimension("source", source, "target", target)
+        check_samples(source, target)
         check_length("source_labels", source_labels, np.shape(source)[0], "sample point")
     else:
         check_task(source, source_labels, target)

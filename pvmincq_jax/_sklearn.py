@@ -8,21 +8,14 @@ import numpy as np
 
 from pvmincq_jax._checks import check_count, check_margins, check_numbers
 from pvmincq_jax._types import MarginUnit, Status
+from pvmincq_jax.adaptation.choice import Choice, choose
 from pvmincq_jax.adaptation.class_grids import by_class, check_matched, class_model, class_scores
 from pvmincq_jax.adaptation.classes import class_numbers, one_against_rest
-from pvmincq_jax.adaptation.criteria import (
-    Choice,
-    Criterion,
-    choose,
-    label_criterion,
-    rs,
-    rs_pv,
-    rs_pv_cbound,
-    rs_pv_risk,
-)
+from pvmincq_jax.adaptation.criteria import Criterion, label_criterion, rs, rs_pv, rs_pv_cbound, rs_pv_risk
 from pvmincq_jax.adaptation.labelled import Sweep
 from pvmincq_jax.adaptation.model import PVMinCq, decision
-from pvmincq_jax.adaptation.sweeps import MARGIN_FRACTIONS, grid_gammas
+from pvmincq_jax.adaptation.options import grid_gammas
+from pvmincq_jax.adaptation.sweeps import MARGIN_FRACTIONS
 from pvmincq_jax.voting.families import VoterKind, on_points
 from pvmincq_jax.voting.voters import default_gammas
 

@@ -66,10 +66,7 @@ def draw_moons(
     """
     upper, lower = rng.uniform(0, np.pi, (2, check_count("per_class", per_class, 1)))
     points = np.concatenate(
-        [
-            np.stack([np.cos(upper), np.sin(upper)], axis=1),
-            np.stack([1 - np.cos(lower), 0.5 - np.sin(lower)], axis=1),
-        ]
+        [np.stack([np.cos(upper), np.sin(upper)], axis=1), np.stack([1 - np.cos(lower), 0.5 - np.sin(lower)], axis=1)]
     )
     labels = np.repeat([1.0, -1.0], per_class)
     points = points - _MIDPOINT + rng.normal(0, noise, points.shape)

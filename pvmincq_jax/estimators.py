@@ -9,7 +9,6 @@ They need scikit-learn, which nothing else does on import but `pvmincq_jax.score
 """
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -30,11 +29,13 @@ from pvmincq_jax._sklearn import (
     validate_data,
 )
 from pvmincq_jax._types import MarginUnit, RadiusUnit
+from pvmincq_jax.adaptation.choice import Choice
 from pvmincq_jax.adaptation.class_grids import fit_transport_classes
 from pvmincq_jax.adaptation.committee import PART, at_rest
-from pvmincq_jax.adaptation.criteria import Choice
 from pvmincq_jax.adaptation.model import PVMinCq
 from pvmincq_jax.adaptation.moved_criteria import transport_criterion
+from pvmincq_jax.adaptation.moves import Moves
+from pvmincq_jax.adaptation.options import GridOptions
 from pvmincq_jax.adaptation.own import own_grid
 from pvmincq_jax.adaptation.ratio import Ratio
 from pvmincq_jax.adaptation.seats import MOST_VOTERS, Centers
@@ -258,27 +259,13 @@ class PVMinCqClassifier(VoteClassifier):
         radii = np.zeros(1) if task.single else self._radii(task, PV_LEVELS, "pv")
         draws, seed = draw_count(self.draws, 16, len(task.target)), seed_of(self.random_state)
         folds = fold_count(self.folds, task.labels, margins.size * gammas.size * radii.size)
+        options = GridOptions(
+            gammas, margins, self.margin_unit, self.voters, self.most_voters, folds, draws, seed, exact=False
+        )
         if task.single:
-            grid = gammas, margins, self.margin_unit, folds, seed
-            sweep = own_grid(task.source, task.labels, self.voters, *grid, most_voters=self.most_voters)
+            sweep = own_grid(task.source, task.labels, options)
         else:
-            sweep = label_grid(
-                task.source,
-                task.labels,
-                task.target,
-                radii,
-                gammas,
-                margins,
-                self.margin_unit,
-                folds,
-                draws,
-                seed,
-                self.voters,
-                self.centers,
-                self.metric,
-                most_voters=self.most_voters,
-                exact=False,
-            )
+            sweep = label_grid(task.source, task.labels, task.target, radii, self.centers, self.metric, options)
         return self._chosen(sweep, task.labels, "label_criterion" if self.criterion is None else self.criterion)
 
     def _transport(self, task: Domains) -> tuple[PVMinCq, Choice, Any]:
@@ -289,27 +276,30 @@ class PVMinCqClassifier(VoteClassifier):
                 f"criterion must be None or a function of a TransportSweep in the transport form; it is {criterion!r}"
             )
         gammas = gamma_list(self.gamma, task.target, self.voters)
-        fit: Any = fit_transport_validated
+        margins = margin_list(self.margin, self.margin_unit, MOVED_FRACTIONS)
+        radii = None if self.radius is None else self._radii(task, (), self.radius_unit)
+        draws, seed = draw_count(self.draws, 64, len(task.source)), seed_of(self.random_state)
+        judged: Any = {"criterion": criterion, "ratio": self.ratio, "part": self.part}
         if task.labels.ndim == 2:
-            fit = partial(fit_transport_classes, names=self.classes_)
-        return fit(
-            task.source,
-            task.labels,
-            task.target,
-            criterion=criterion,
-            draws=draw_count(self.draws, 64, len(task.source)),
-            radii=None if self.radius is None else self._radii(task, (), self.radius_unit),
-            margins=margin_list(self.margin, self.margin_unit, MOVED_FRACTIONS),
-            margin_unit=self.margin_unit,
+            moves = Moves(radii, own_scale=self.own_scale, even=self.even, draws=draws, seed=seed, metric=self.metric)
+            options = GridOptions(
+                gammas, margins, self.margin_unit, self.voters, self.most_voters, seed=seed, exact=False
+            )
+            return fit_transport_classes(*task[:3], moves, options, names=self.classes_, **judged)
+        return fit_transport_validated(
+            *task[:3],
+            radii=radii,
+            margins=margins,
             gammas=gammas if on_points(self.voters) else None,
-            seed=seed_of(self.random_state),
+            draws=draws,
+            seed=seed,
             voters=self.voters,
             most_voters=self.most_voters,
+            margin_unit=self.margin_unit,
             metric=self.metric,
             own_scale=self.own_scale,
             even=self.even,
-            ratio=self.ratio,
-            part=self.part,
+            **judged,
         )
 
     def _radii(self, task: Domains, default: Sequence[float], default_unit: RadiusUnit) -> np.ndarray:

@@ -17,7 +17,6 @@ import numpy as np
 from pvmincq_jax._checks import check_count
 from pvmincq_jax._sklearn import seed_of, signs, source_rows
 from pvmincq_jax.adaptation.classes import class_numbers
-from pvmincq_jax.adaptation.criteria import risk_plus_pv
 from pvmincq_jax.adaptation.resampling import reverse_validation
 from pvmincq_jax.matching.matching import perturbed_variation
 from pvmincq_jax.matching.space import Metric
@@ -134,7 +133,7 @@ class RsPvScorer(_DomainScorer):
         """What a call returns."""
         x, domain, source, labels = _split(X, y, sample_domain)
         risk = float(np.mean(_call(estimator, "predict", x[source], domain[source]) != labels))
-        return -risk_plus_pv(risk, self._pv(estimator, x, domain, source))
+        return -(risk + self._pv(estimator, x, domain, source))
 
     def _pv(self, estimator: Any, x: np.ndarray, domain: np.ndarray, source: np.ndarray) -> float:
         if self.space not in ("input", "features"):

@@ -10,6 +10,7 @@ import pvmincq_jax as pvm
 from pvmincq_jax._samples import fold_numbers
 from pvmincq_jax.adaptation.class_grids import by_class, class_scores
 from pvmincq_jax.adaptation.classes import ahead, as_heavy, one_against_rest
+from pvmincq_jax.adaptation.options import GridOptions
 from pvmincq_jax.adaptation.own import own_grid
 from pvmincq_jax.estimators import MinCqClassifier, PVMinCqClassifier
 from pvmincq_jax.plots import plot_criterion, plot_transfer
@@ -143,9 +144,9 @@ def test_two_classes_against_each_other_are_the_binary_vote():
     numbers = np.arange(40) % 2
     points = rng.normal(size=(40, 2)) + 1.2 * numbers[:, None]
     labels = one_against_rest(numbers, 2)
-    grid = "rbf", np.array([0.5, 2.0]), np.array(MARGINS), "fraction", 4, 0
-    binary = own_grid(points, labels[1], *grid)
-    both = by_class(own_grid(points, labels, *grid), labels)
+    grid = GridOptions(np.array([0.5, 2.0]), np.array(MARGINS), folds=4)
+    binary = own_grid(points, labels[1], grid)
+    both = by_class(own_grid(points, labels, grid), labels)
     np.testing.assert_allclose(both[1].weights, binary.weights, atol=1e-12)
     np.testing.assert_allclose(both[0].weights, -binary.weights, atol=1e-12)
     np.testing.assert_array_equal(np.sign(both[1].target_values), np.sign(binary.target_values))

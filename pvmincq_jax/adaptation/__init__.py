@@ -2,13 +2,14 @@
 
 - `grid`: the one engine that solves MinCq over folds, radii, gammas and margins
 - `coarse_grid`: large grids, to what a criterion can see
+- `options`: what a grid is made with
 - `seats`: who learns in which fold, where Gaussian voters sit, and how many
 - `model`, `learn`: a vote, its values at new points and its file; how it is learnt, or taken from a grid
 - `label`, `sweeps`, `labelled`: PV-MinCq, the form that carries labels to the target, at one point and over a grid
 - `own`: one domain, on which the grid is MinCq's cross-validation
 - `transport`, `moves`, `transport_sweeps`, `moved_grid`: the form that moves source points to the target, its maps, and
   the grid of votes on them
-- `criteria`, `moved_criteria`, `validate`: what a point of the grid is chosen by, and fits that choose
+- `criteria`, `moved_criteria`, `choice`, `validate`: what a point of the grid is chosen by, and fits that choose
 - `committee`, `ratio`: the best part of a grid votes; the class ratio of the target
 - `classes`, `class_grids`: more than two classes, each against the rest, and one choice for all
 - `resampling`: cross-validation and reverse validation of any method

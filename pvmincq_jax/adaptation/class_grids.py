@@ -9,19 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from pvmincq_jax._types import MarginUnit
+from pvmincq_jax.adaptation.choice import Choice, choose
 from pvmincq_jax.adaptation.classes import class_numbers
 from pvmincq_jax.adaptation.committee import committee
-from pvmincq_jax.adaptation.criteria import Choice, choose
 from pvmincq_jax.adaptation.labelled import Sweep
 from pvmincq_jax.adaptation.learn import class_model
 from pvmincq_jax.adaptation.model import PVMinCq
 from pvmincq_jax.adaptation.moved_grid import TransportSweep, learn_on_moved
-from pvmincq_jax.adaptation.moves import plan_moves
+from pvmincq_jax.adaptation.moves import Moves, plan_moves
+from pvmincq_jax.adaptation.options import GridOptions
 from pvmincq_jax.adaptation.ratio import Ratio
-from pvmincq_jax.adaptation.sweeps import grid_gammas
-from pvmincq_jax.matching.space import Metric
-from pvmincq_jax.voting.families import VoterKind
 
 __all__: list[str] = []
 
@@ -116,22 +113,13 @@ def fit_transport_classes(
     source: np.ndarray,
     labels: np.ndarray,
     target: np.ndarray,
+    moves: Moves,
+    options: GridOptions,
     *,
-    names: np.ndarray,
     criterion: Callable[[Any], np.ndarray],
-    radii: np.ndarray | None,
-    margins: np.ndarray,
-    gammas: np.ndarray | None,
-    draws: int,
-    seed: int,
-    voters: VoterKind,
-    most_voters: int,
-    margin_unit: MarginUnit,
-    metric: Metric,
-    own_scale: bool | None,
-    even: bool,
     ratio: Ratio | Sequence[float],
     part: float | None,
+    names: np.ndarray,
 ) -> tuple[PVMinCq, Choice, tuple[TransportSweep, ...]]:
     """`pvmincq_jax.fit_transport_validated` of more than two classes, on checked arrays.
 
@@ -139,31 +127,18 @@ def fit_transport_classes(
       source: ``[m_s, d]``.
       labels: of each class against the rest ``[c, m_s]``.
       target: ``[m_t, d]``.
-      names: of the classes, for errors.
-      criterion: this and all that follow as in `pvmincq_jax.fit_transport_validated`.
-      radii: absolute, or None.
-      margins: to choose from.
-      gammas: to choose from.
-      draws: matchings per radius.
-      seed: of the matchings.
-      voters: who votes.
-      most_voters: how many at most.
-      margin_unit: how to read ``margins``.
-      metric: of the matching.
-      own_scale: whether each domain on its own scale is in the grid.
-      even: whether samples of unequal size are made even.
+      moves: which maps; the shares of the classes follow from ``ratio``.
+      options: of the grid.
+      criterion: of a grid of two classes.
       ratio: "source", or the shares of all classes in the target, in the order of ``names``.
-      part: of the grid that votes.
+      part: of the grid that votes; None for the best point alone.
+      names: of the classes.
 
     Returns: the votes, the point chosen, and the grid of each class.
     """
     shares = _class_shares(ratio, names)
-    makers = plan_moves(
-        source, class_numbers(labels).astype(source.dtype), target, radii, "absolute",
-        identity=None, on_own_scale=own_scale, even=even, shares=shares, draws=draws, seed=seed, metric=metric,
-    )  # fmt: skip
-    grid = target, grid_gammas(gammas, target, voters), margins, margin_unit, voters
-    moved = learn_on_moved([make() for make in makers], labels, *grid, most_voters=most_voters, seed=seed, exact=False)
+    makers = plan_moves(source, class_numbers(labels).astype(source.dtype), target, moves._replace(shares=shares))
+    moved = learn_on_moved([make() for make in makers], labels, target, options)
     if shares is not None:
         moved = tuple(one._replace(ratio=share) for one, share in zip(moved, shares.values()))
     sweeps = check_matched(moved, names)

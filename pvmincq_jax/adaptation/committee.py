@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from pvmincq_jax.adaptation.criteria import choose
+from pvmincq_jax.adaptation.choice import choose
 from pvmincq_jax.adaptation.learn import class_model
 from pvmincq_jax.adaptation.model import PVMinCq
 from pvmincq_jax.adaptation.moved_criteria import at_rest

@@ -16,20 +16,14 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from pvmincq_jax._checks import check_count, check_labels, check_points, check_positive, check_same_dimension
-from pvmincq_jax._types import Array, ArrayLike, common_dtype, precision
+from pvmincq_jax._checks import check_count, check_points, check_positive, check_same_dimension, read_task
+from pvmincq_jax._types import Array, ArrayLike, precision
 from pvmincq_jax.matching.matching import perturbed_variation
 from pvmincq_jax.matching.soft import soft_eps_h, soft_matching
 from pvmincq_jax.voting.cbound import c_bound
 from pvmincq_jax.voting.voters import rbf_votes
 
-__all__ = [
-    "LearnedMap",
-    "LinearMap",
-    "apply_map",
-    "learn_map",
-    "own_c_bound",
-]
+__all__ = ["LearnedMap", "LinearMap", "apply_map", "learn_map", "own_c_bound"]
 
 MapForm = Literal["diagonal", "full", "low_rank"]
 
@@ -209,9 +203,7 @@ def learn_map(
     ``metric=learned.map.mahalanobis`` to match by the learned distance and keep the voters as they are.
 
     Args:
-      source: ``[m_s, d]``.
-      source_labels: ``[m_s]`` in {-1, +1}.
-      target: ``[m_t, d]``, without labels.
+      source, source_labels, target: ``[m_s, d]``, ``[m_s]`` in {-1, +1}, and ``[m_t, d]``, without labels.
       form: "diagonal" weighs the features; "full" is any ``[d, d]`` map; "low_rank" any ``[rank, d]`` map, which takes
         the first half of the steps as a full one and then keeps the directions of largest variance.
       rank: of the low-rank form, from 1 to d.
@@ -233,10 +225,7 @@ def learn_map(
       >>> print(bool(learned.history.loss[-1] < learned.history.loss[0]), bool(learned.pv < learned.start_pv))
       True True
     """
-    check_points("source", source)
-    check_points("target", target)
-    check_same_dimension("source", source, "target", target)
-    check_labels("source_labels", source_labels, np.shape(source)[0], soft=False, both_classes=True)
+    source, labels, target = read_task(source, source_labels, target)
     features = np.shape(source)[1]
     if form not in ("diagonal", "full", "low_rank"):
         raise ValueError(f"form must be 'diagonal', 'full' or 'low_rank'; it is {form!r}")
@@ -249,8 +238,7 @@ def learn_map(
     for name, value in (("pv_weight", pv_weight), ("eps_h_weight", eps_h_weight)):
         if not (np.isfinite(value) and value >= 0):
             raise ValueError(f"{name} must be finite and not negative; it is {value}")
-    dtype = common_dtype(source, target)
-    source, target = np.asarray(source, dtype), np.asarray(target, dtype)
+    dtype = source.dtype
     deviation = np.sqrt((np.var(source, axis=0) + np.var(target, axis=0)) / 2)
     if not np.any(deviation > 0):
         raise ValueError("source and target are constant in every feature: there is no distance to learn")
@@ -259,7 +247,7 @@ def learn_map(
     scalars = (np.asarray(v, dtype) for v in (radius, gamma, temperature, pv_weight, eps_h_weight))
     task = _Task(
         source / deviation,
-        np.asarray(source_labels, dtype),
+        labels,
         target / deviation,
         np.mean(covariances, axis=0).astype(dtype),
         *scalars,

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from pvmincq_jax._checks import check_margins, check_task
-from pvmincq_jax._types import ArrayLike, MarginUnit, RadiusUnit, common_dtype
+from pvmincq_jax._checks import check_margins, read_task
+from pvmincq_jax._types import ArrayLike, MarginUnit, RadiusUnit
 from pvmincq_jax.adaptation.learn import learn_at
 from pvmincq_jax.adaptation.model import PVMinCq
 from pvmincq_jax.adaptation.seats import MOST_VOTERS, Centers, seat_voters, voter_masks
@@ -42,9 +42,7 @@ def pv_mincq(
     `pvmincq_jax.sweep` and `pvmincq_jax.fit_validated`.
 
     Args:
-      source: ``[m_s, d]``.
-      source_labels: ``[m_s]`` in {-1, +1}.
-      target: ``[m_t, d]``, without labels.
+      source, source_labels, target: ``[m_s, d]``, ``[m_s]`` in {-1, +1}, and ``[m_t, d]``, without labels.
       radius: pairs up to this distance may be matched.
       margin: mu as a fraction of mu_max, in (0, 1], or absolute, in (0, mu_max].
       gamma: of the kernels exp(-gamma |x - c|^2); for Gaussian voters only.
@@ -70,12 +68,10 @@ def pv_mincq(
       >>> print(predict(model, np.array([[0.1], [1.1]])), float(model.pv))
       [ 1. -1.] 0.0
     """
-    check_task(source, source_labels, target)
+    source, labels, target = read_task(source, source_labels, target)
     check_margins([margin], margin_unit, "margin")
-    dtype = common_dtype(source, target)
-    source, target = np.asarray(source, dtype), np.asarray(target, dtype)
     reach = radius if radius_unit == "absolute" else float(grid_radii(source, target, [radius], radius_unit, metric)[0])
-    found = self_label(source, source_labels, target, reach, draws=draws, seed=seed, metric=metric)
+    found = self_label(source, labels, target, reach, draws=draws, seed=seed, metric=metric)
     seats = seat_voters(voters, source, target, centers, most_voters, seed)
     family = make_voters(voters, seats.points, gamma)
     count = family.votes(target[:1]).shape[1]

@@ -3,16 +3,16 @@
 An unmatched point has weight 0 and the voters of a fold's own points are masked, so that all lanes have one shape.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 
 from pvmincq_jax._types import MarginUnit, Status
 from pvmincq_jax.adaptation.classes import as_heavy, lanes_ahead
 from pvmincq_jax.adaptation.coarse_grid import VoteBlocks, is_large, solve_coarsely
-from pvmincq_jax.adaptation.grid import Lanes, solve_grid
+from pvmincq_jax.adaptation.grid import Figures, Lanes, solve_grid
+from pvmincq_jax.adaptation.options import GridOptions
 from pvmincq_jax.matching.graph import RadiusGraph
 from pvmincq_jax.matching.matching import draw_matchings
 from pvmincq_jax.matching.selflabel import SelfLabels, carry_labels
@@ -99,19 +99,13 @@ class LabelledGrid(NamedTuple):
 
 
 def carried_labels(
-    graph: RadiusGraph,
-    labels: np.ndarray,
-    radii: np.ndarray,
-    learning: np.ndarray,
-    draws: int,
-    seed: int,
-    advance: Callable[[int], None] = lambda steps: None,
+    graph: RadiusGraph, labels: np.ndarray, radii: np.ndarray, learning: np.ndarray, options: GridOptions
 ) -> list[list[SelfLabels]]:
     """One matching, or mean of several, per fold and radius, all from one graph; [1 + folds][classes x radii]."""
 
     def one(rows: np.ndarray, radius: float) -> list[SelfLabels]:
-        advance(1)
-        drawn = draw_matchings(graph.within(radius, rows), draws, seed=seed)
+        options.advance(1)
+        drawn = draw_matchings(graph.within(radius, rows), options.draws, seed=options.seed)
         return [carry_labels(drawn, own[rows]) for own in np.atleast_2d(labels)]
 
     def each(kept: np.ndarray) -> list[SelfLabels]:
@@ -122,34 +116,20 @@ def carried_labels(
 
 
 def learn_grid(
-    task: LabelledGrid,
-    families: Sequence[Any],
-    gammas: np.ndarray,
-    margins: np.ndarray,
-    unit: MarginUnit,
-    learn_at: Any,
-    judge_at: Any,
-    *,
-    exact: bool | None = True,
-    mesh: jax.sharding.Mesh | None = None,
-    advance: Callable[[int], None] = lambda lanes: None,
+    task: LabelledGrid, families: Sequence[Any], options: GridOptions, learn_at: Any, judge_at: Any
 ) -> Sweep:
     """MinCq on every fold, radius, family and margin.
 
     Args:
       task: labels, folds and radii.
       families: of voters, one per gamma.
-      gammas: what to call them ``[g]``.
-      margins: ``[k]``.
-      unit: of the margins.
+      options: of the grid; unless it is exact, the points must be arrays.
       learn_at: the learning points, as the families take them.
       judge_at: the source points, as the families take them.
-      exact: see `sweep`; without it the points must be arrays.
-      mesh: see `solve_grid`.
-      advance: told the number of lanes that were just solved.
 
     Returns: a `Sweep`.
     """
+    margins, unit, exact = options.margins, options.unit, options.exact
     folds, radii = len(task.learning), len(task.radii)
     flat = [one for row in task.found for one in row]
     held_out = np.repeat(~task.learning, radii, axis=0).astype(float)
@@ -161,18 +141,16 @@ def learn_grid(
     lanes = Lanes(*learnt_from, np.concatenate([np.stack(row) for row in task.masks]))
     if exact is None:
         exact = not is_large(len(task.target), lambda: families[-1].votes(learn_at))
+    how: Any = {"unit": unit, "mesh": options.mesh, "advance": options.advance}
     results = []
     for family in families:
         if exact:
             votes = family.votes(learn_at)
-            figures = solve_grid(votes, lanes, margins, unit=unit, mesh=mesh, advance=advance)
+            figures = solve_grid(votes, lanes, margins, **how)
             values = figures.weights @ votes.T
         else:
             blocks = VoteBlocks(family, learn_at)
-            figures, values = solve_coarsely(
-                lambda lane, own=blocks: own,  # type: ignore[misc]
-                lanes, margins, unit=unit, mesh=mesh, advance=advance,
-            )  # fmt: skip
+            figures, values = solve_coarsely(lambda lane, own=blocks: own, lanes, margins, **how)  # type: ignore[misc]
         values = lanes_ahead(values, figures.mu_max, margins, unit, classes, radii // classes)
         risk = lane_risks(values, labels, weights)
         if folds > 1:
@@ -188,30 +166,22 @@ def learn_grid(
         """One field of every family, lanes [first.., r] and what comes after them, gammas behind the radii."""
         return np.stack([field.reshape(*first, radii, *field.shape[1:]) for field in fields], axis=len(first) + 1)
 
-    def whole(name: str) -> np.ndarray:
-        return gather([getattr(figures, name)[:radii] for figures, *_ in results])
-
-    def each_fold(name: str) -> np.ndarray:
-        return gather([getattr(figures, name)[radii:] for figures, *_ in results], folds - 1)
-
+    whole: Any = {name: gather([getattr(one[0], name)[:radii] for one in results]) for name in Figures._fields}
+    each_fold: Any = {
+        f"fold_{name}": gather([getattr(one[0], name)[radii:] for one in results], folds - 1)
+        for name in ("status", "kkt_residual")
+    }
     matched = np.array([int(np.sum(one.weights > 0)) for one in flat]).reshape(folds, radii)
     return Sweep(
         radii=task.radii,
-        gammas=gammas,
+        gammas=options.gammas,
         margins=margins,
         margin_unit=unit,
         source_risk=gather([result[3] for result in results], folds - 1),
         pv=np.array([one.pv for one in task.found[0]]),
-        c_bound=whole("c_bound"),
         self_risk=gather([result[2] for result in results]),
         matched=matched[0],
         fold_matched=matched[1:],
-        status=whole("status"),
-        fold_status=each_fold("status"),
-        kkt_residual=whole("kkt_residual"),
-        fold_kkt_residual=each_fold("kkt_residual"),
-        mu_max=whole("mu_max"),
-        weights=whole("weights"),
         target_values=gather([result[1] for result in results]),
         voters=(tuple(families),) * radii,
         self_labels=tuple(task.found[0]),
@@ -219,6 +189,8 @@ def learn_grid(
         target=task.target,
         voter_mask=lanes.mask[:radii],
         accuracy=accuracy(results[0][0].weights.dtype) if exact else COARSE,
+        **whole,
+        **each_fold,
     )
 
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from pvmincq_jax._checks import check_margins
 from pvmincq_jax._threads import one_blas_thread
-from pvmincq_jax._types import ArrayLike, MarginUnit, Status
+from pvmincq_jax._types import MarginUnit, Status
 from pvmincq_jax.adaptation.classes import as_heavy
 from pvmincq_jax.adaptation.coarse_grid import compressed
 from pvmincq_jax.adaptation.grid import Figures, Lanes, solve_grid
@@ -23,13 +23,7 @@ _MOST_ON_HOST = 1000
 
 
 def learn_vote(
-    family: Any,
-    votes: np.ndarray,
-    found: SelfLabels,
-    mask: np.ndarray,
-    radius: ArrayLike,
-    margin: float,
-    unit: MarginUnit,
+    family: Any, votes: np.ndarray, found: SelfLabels, mask: np.ndarray, radius: Any, margin: float, unit: MarginUnit
 ) -> PVMinCq:
     """MinCq on one labelled sample (step 3); it is an error if there is no vote.
 
@@ -81,13 +75,7 @@ def _solve_one(votes: np.ndarray, lane: Lanes, margins: np.ndarray, unit: Margin
 
 
 def learn_at(
-    family: Any,
-    points: np.ndarray,
-    found: SelfLabels,
-    mask: np.ndarray,
-    radius: ArrayLike,
-    margin: float,
-    unit: MarginUnit,
+    family: Any, points: np.ndarray, found: SelfLabels, mask: np.ndarray, radius: Any, margin: float, unit: MarginUnit
 ) -> PVMinCq:
     """`learn_vote` from the points ``[m, d]``: those without a label are left out, and many are compressed to few."""
     rows = found.weights > 0
@@ -173,7 +161,5 @@ def values_at(sweep: Any, x: Any) -> np.ndarray:
       >>> values_at(figures, task.test[:5]).shape
       (2, 1, 1, 5)
     """
-    rows = []
-    for families, weights in zip(sweep.voters, sweep.weights):
-        rows.append([own @ family.votes(x).T for family, own in zip(families, weights)])
-    return np.asarray(rows)
+    rows = zip(sweep.voters, sweep.weights)
+    return np.asarray([[own @ family.votes(x).T for family, own in zip(*row)] for row in rows])

@@ -64,29 +64,10 @@ class PVMinCq(NamedTuple):
         return self.voters.gamma
 
 
-def make_model(
-    voters: Any,
-    found: SelfLabels,
-    radius: ArrayLike,
-    weights: np.ndarray,
-    margin: float,
-    mu_max: float,
-    c_bound: float,
-    kkt_residual: float,
-) -> PVMinCq:
-    """A model from what was learnt and what it was learnt from, in the precision of the weights."""
-    numbers = {
-        "margin": margin,
-        "mu_max": mu_max,
-        "c_bound": c_bound,
-        "kkt_residual": kkt_residual,
-        "radius": radius,
-        "pv": found.pv,
-        "labels": found.labels,
-        "label_weights": found.weights,
-    }
-    arrays: Any = {name: np.asarray(value, weights.dtype) for name, value in numbers.items()}
-    return PVMinCq(voters=voters, weights=weights, pairs=found.pairs, **arrays)
+def make_model(voters: Any, found: SelfLabels, radius: Any, weights: np.ndarray, *figures: float) -> PVMinCq:
+    """A model in the precision of its weights; the figures are margin, mu_max, C-bound and KKT residual."""
+    numbers = [np.asarray(one, weights.dtype) for one in (*figures, radius, found.pv, found.labels, found.weights)]
+    return PVMinCq._make([voters, weights, *numbers, found.pairs])
 
 
 def decision(model: Any, x: Any) -> Any:
@@ -165,19 +146,14 @@ def predict(model: Any, x: Any) -> Any:
 
 def _arrays(prefix: str, value: Any) -> dict[str, np.ndarray]:
     """Named arrays of a family or of pairs, nested ones by longer names."""
-    if not isinstance(value, tuple) and hasattr(value, "votes"):
-        return {f"{prefix}.kind": np.asarray(type(value).__name__)}
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        named = {f"{prefix}.kind": np.asarray(type(value).__name__)}
-        for name, part in zip(value._fields, value):
-            named |= _arrays(f"{prefix}.{name}", part)
-        return named
-    if isinstance(value, tuple):
-        named = {f"{prefix}.length": np.asarray(len(value))}
-        for number, part in enumerate(value):
-            named |= _arrays(f"{prefix}.{number}", part)
-        return named
-    return {prefix: np.asarray(value)}
+    kind = {f"{prefix}.kind": np.asarray(type(value).__name__)}
+    if not isinstance(value, tuple):
+        return kind if hasattr(value, "votes") else {prefix: np.asarray(value)}
+    fields = getattr(value, "_fields", None)
+    named = {f"{prefix}.length": np.asarray(len(value))} if fields is None else kind
+    for name, part in zip(range(len(value)) if fields is None else fields, value):
+        named |= _arrays(f"{prefix}.{name}", part)
+    return named
 
 
 def _family(prefix: str, stored: Any) -> Any:
@@ -232,14 +208,14 @@ def load_model(path: str | os.PathLike, *, voters: Any = None) -> PVMinCq:
     Returns: the same `PVMinCq`, to the bit.
 
     Example:
-      >>> import os, tempfile
+      >>> import tempfile
       >>> import pvmincq_jax as pvm
-      >>> source = np.array([[0.0], [0.2], [1.0], [1.2]])
-      >>> model = pvm.pv_mincq(source, np.array([1, 1, -1, -1]), source + 0.1, radius=0.15, margin=0.5, gamma=5.0)
+      >>> points, given = np.array([[-1.0], [1.0]]), [lambda x: np.tanh(x[:, 0])]
+      >>> model = pvm.pv_mincq(points, np.array([-1, 1]), points, radius=0.5, margin=0.5, voters=given)
       >>> with tempfile.TemporaryDirectory() as folder:
-      ...     save_model(model, os.path.join(folder, "vote.npz"))
-      ...     load_model(os.path.join(folder, "vote.npz")).voters.gamma
-      array(5.)
+      ...     save_model(model, f"{folder}/vote.npz")
+      ...     load_model(f"{folder}/vote.npz", voters=model.voters).voters is model.voters
+      True
     """
     if not zipfile.is_zipfile(path) and os.path.exists(path):
         raise ValueError(f"path {os.fspath(path)} is not a saved PVMinCq: it is no npz archive")

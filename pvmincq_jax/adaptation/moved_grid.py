@@ -4,12 +4,11 @@ Each radius moves the points elsewhere, so that every radius and gamma has votes
 engine; with more than two classes, a lane for each class against the rest.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 
 from pvmincq_jax._threads import core_count, one_blas_thread
@@ -18,11 +17,12 @@ from pvmincq_jax.adaptation.classes import as_heavy, lanes_ahead
 from pvmincq_jax.adaptation.coarse_grid import VoteBlocks, is_large, solve_coarsely
 from pvmincq_jax.adaptation.grid import Figures, Lanes, solve_grid
 from pvmincq_jax.adaptation.labelled import check_solved
-from pvmincq_jax.adaptation.seats import MOST_VOTERS, seat_moved
+from pvmincq_jax.adaptation.options import GridOptions
+from pvmincq_jax.adaptation.seats import seat_moved
 from pvmincq_jax.adaptation.transport import Transport
 from pvmincq_jax.matching.selflabel import SelfLabels
 from pvmincq_jax.voting.coarse import COARSE
-from pvmincq_jax.voting.families import VoterKind, make_voters
+from pvmincq_jax.voting.families import make_voters
 from pvmincq_jax.voting.program import accuracy
 
 __all__ = ["TransportSweep"]
@@ -87,24 +87,8 @@ def moved_labels(transport: Transport, source_labels: np.ndarray) -> SelfLabels:
     return SelfLabels(source_labels, np.asarray(transport.weights), float(transport.pv), transport.pairs)
 
 
-def moved_seats(voters: VoterKind, transport: Transport, most: int, seed: int) -> tuple[np.ndarray, np.ndarray | None]:
-    return seat_moved(voters, np.asarray(transport.moved), np.asarray(transport.weights) > 0, most, seed)
-
-
 def learn_on_moved(
-    transports: Sequence[Transport],
-    source_labels: np.ndarray,
-    target: np.ndarray,
-    gammas: np.ndarray,
-    margins: np.ndarray,
-    unit: MarginUnit = "fraction",
-    voters: VoterKind = "rbf",
-    *,
-    most_voters: int = MOST_VOTERS,
-    seed: int = 0,
-    exact: bool | None = None,
-    mesh: jax.sharding.Mesh | None = None,
-    advance: Callable[[int], None] = lambda lanes: None,
+    transports: Sequence[Transport], source_labels: np.ndarray, target: np.ndarray, options: GridOptions
 ) -> tuple[TransportSweep, ...]:
     """Learns on moved points that are already there, whatever moved them.
 
@@ -112,22 +96,16 @@ def learn_on_moved(
       transports: one for each radius, e.g. of `pvmincq_jax.barycentres`.
       source_labels: of each class against the rest ``[c, m_s]``; of two classes there is one row.
       target: ``[m_t, d]``.
-      gammas: ``[g]``.
-      margins: ``[k]``.
-      unit: how to read ``margins``.
-      voters: see `pvmincq_jax.transport_sweep`.
-      most_voters: see `pvmincq_jax.transport_sweep`.
-      seed: of the voters' places.
-      exact: see `pvmincq_jax.transport_sweep`.
-      mesh: see `pvmincq_jax.transport_sweep`.
-      advance: told the number of lanes that were just solved.
+      options: of the grid, which has no folds.
 
     Returns:
       The grid of each row of labels. Of several, values say by how much a class is ahead of the best other one, and a
       point of the grid is solved if all classes are.
     """
+    gammas, margins, unit, voters = options[:4]
+    how: Any = {"unit": unit, "mesh": options.mesh, "advance": options.advance}
     classes = len(source_labels)
-    seats = [moved_seats(voters, one, most_voters, seed) for one in transports]
+    seats = [seat_moved(voters, one, options.most_voters, options.seed) for one in transports]
     families = [[make_voters(voters, places, float(g)) for g in gammas] for places, _ in seats]
     flat = [(one, family) for one, row in zip(transports, families) for family in row]
 
@@ -146,7 +124,7 @@ def learn_on_moved(
 
     def solve_classes(number: int) -> Figures:
         part = Lanes(*(field[number * classes : (number + 1) * classes] for field in lanes))
-        return solve_grid(votes(number), part, margins, unit=unit, mesh=mesh, advance=advance)
+        return solve_grid(votes(number), part, margins, **how)
 
     def on_target(lane: int) -> np.ndarray:
         return VoteBlocks(flat[lane // classes][1], target).values(figures.weights[lane])
@@ -157,16 +135,17 @@ def learn_on_moved(
     weights = np.repeat(np.stack([np.asarray(one.weights) for one, _ in flat]), classes, axis=0)
     sample = (labels, weights) if classes == 1 else as_heavy(labels, weights)
     lanes = Lanes(*sample, np.repeat(mask, len(gammas) * classes, axis=0))
+    exact = options.exact
     if exact is None:
         exact = not is_large(labels.shape[1], lambda: votes(len(gammas) - 1))
     if exact:
         if classes == 1:
-            figures = solve_grid(votes, lanes, margins, unit=unit, mesh=mesh, advance=advance)
+            figures = solve_grid(votes, lanes, margins, **how)
         else:
             figures = Figures(*map(np.concatenate, zip(*map(solve_classes, range(len(flat))))))
         moved = np.stack([blocks(lane).values(own) for lane, own in enumerate(figures.weights)])
     else:
-        figures, moved = solve_coarsely(blocks, lanes, margins, unit=unit, mesh=mesh, advance=advance)
+        figures, moved = solve_coarsely(blocks, lanes, margins, **how)
 
     def gather(field: np.ndarray) -> np.ndarray:
         """Lanes as classes, radii and gammas ``[c, r, g, ...]``."""

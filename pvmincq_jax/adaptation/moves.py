@@ -10,6 +10,7 @@ folded into their point afterwards, so that a map is always one of the source as
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
@@ -41,8 +42,7 @@ def own_scale(source: ArrayLike, target: ArrayLike, rows: ArrayLike | None = Non
     that shifts because one class is rarer is moved by as much. Not in the paper.
 
     Args:
-      source: ``[m_s, d]``.
-      target: ``[m_t, d]``.
+      source, target: ``[m_s, d]`` and ``[m_t, d]``.
       rows: of the source, that its mean and deviation are taken from; None for all.
 
     Returns: ``[m_s, d]``. A feature that is constant in the source is moved, and not scaled.
@@ -61,18 +61,37 @@ def own_scale(source: ArrayLike, target: ArrayLike, rows: ArrayLike | None = Non
     return (source - mean) * factor + target.mean(axis=0)
 
 
+class Moves(NamedTuple):
+    """Which maps a grid holds; each as in `pvmincq_jax.transport_sweep`.
+
+    Attributes:
+      radii: of the matchings, or None for the default.
+      unit: of the radii.
+      identity: whether a map that moves nobody is among them; None: with default radii.
+      own_scale: whether the same maps follow from the source on the target's scale; None: with default radii.
+      even: whether samples of unequal size are made even.
+      shares: of the classes in the target, by label, which the source is brought to; None for those of the source.
+      draws: matchings per radius.
+      seed: of matchings and repeated rows.
+      metric: of the matching.
+    """
+
+    radii: ArrayLike | Sequence[float] | None = None
+    unit: RadiusUnit = "absolute"
+    identity: bool | None = None
+    own_scale: bool | None = None
+    even: bool = True
+    shares: dict[float, float] | None = None
+    draws: int = 64
+    seed: int = 0
+    metric: Metric = "euclidean"
+
+
 class _Rows:
     """The rows of both samples that are matched, and the way back to the samples."""
 
-    def __init__(
-        self,
-        source: np.ndarray,
-        labels: np.ndarray,
-        target: np.ndarray,
-        even: bool,
-        shares: dict[float, float] | None,
-        seed: int,
-    ) -> None:
+    def __init__(self, source: np.ndarray, labels: np.ndarray, target: np.ndarray, moves: Moves) -> None:
+        even, shares, seed = moves.even, moves.shares, moves.seed
         self.points = len(source)
         self.source, self.target = np.arange(len(source)), np.arange(len(target))
         size = max(len(source), len(target))
@@ -93,83 +112,47 @@ class _Rows:
 
 
 def plan_moves(
-    source: np.ndarray,
-    labels: np.ndarray,
-    target: np.ndarray,
-    radii: ArrayLike | Sequence[float] | None,
-    unit: RadiusUnit,
-    *,
-    identity: bool | None,
-    on_own_scale: bool | None,
-    even: bool,
-    shares: dict[float, float] | None,
-    draws: int,
-    seed: int,
-    metric: Metric,
+    source: np.ndarray, labels: np.ndarray, target: np.ndarray, moves: Moves
 ) -> list[Callable[[], Transport]]:
-    """The maps of a grid, each to be made when it is called.
-
-    Args:
-      source: ``[m_s, d]``.
-      labels: ``[m_s]``.
-      target: ``[m_t, d]``.
-      radii: of the matchings, or None for the default.
-      unit: of the radii.
-      identity: whether a map that moves nobody is among them; None: with default radii.
-      on_own_scale: whether the same maps follow from the source on the target's scale, see `own_scale`; None: with
-        default radii.
-      even: whether samples of unequal size are made even.
-      shares: of the classes in the target, by label, which the source is brought to; None for those of the source.
-      draws: matchings per radius.
-      seed: of matchings and repeated rows.
-      metric: of the matching.
-
-    Returns: at least one.
-    """
-    usual = radii is None and not isinstance(metric, Precomputed)
-    identity = radii is None if identity is None else identity
-    rows = _Rows(source, labels, target, even, shares, seed)
+    """The maps of a grid on checked arrays, at least one, each to be made when it is called."""
+    default, given = moves.radii is None, isinstance(moves.metric, Precomputed)
+    rows = _Rows(source, labels, target, moves)
     starts = [source]
-    if usual if on_own_scale is None else on_own_scale:
-        if isinstance(metric, Precomputed):
+    if default and not given if moves.own_scale is None else moves.own_scale:
+        if given:
             raise ValueError("own_scale must be False where metric is Precomputed: distances are given as they are")
         starts.append(own_scale(source, target[rows.target], rows.source).astype(source.dtype))
     makers: list[Callable[[], Transport]] = []
     for start in starts:
-        if identity:
+        if default if moves.identity is None else moves.identity:
             makers.append(partial(stay, source, start, rows.weights))
-        graph, lengths = _reach(start[rows.source], labels[rows.source], target[rows.target], radii, unit, metric, rows)
-        makers += [partial(_matched, source, target, graph, float(one), draws, seed, rows) for one in lengths]
+        graph, radii = _reach(start[rows.source], labels[rows.source], target[rows.target], moves, rows)
+        makers += [partial(_matched, source, target, graph, float(radius), moves, rows) for radius in radii]
     return makers
 
 
 def _reach(
-    source: np.ndarray,
-    labels: np.ndarray,
-    target: np.ndarray,
-    radii: ArrayLike | Sequence[float] | None,
-    unit: RadiusUnit,
-    metric: Metric,
-    rows: _Rows,
+    source: np.ndarray, labels: np.ndarray, target: np.ndarray, moves: Moves, rows: _Rows
 ) -> tuple[RadiusGraph, np.ndarray]:
     """The graph of the largest radius, and all radii ``[r]``."""
+    metric = moves.metric
     if isinstance(metric, Precomputed):
         metric = Precomputed(np.asarray(metric.distances)[np.ix_(rows.source, rows.target)])
     space = make_space(source, target, metric, ties=labels)
-    if radii is None:
+    if moves.radii is None:
         levels = np.unique(level_radii(space, PV_LEVELS))
         shares = [share for share in REACHES if share * len(source) * len(target) <= _MOST_EDGES]
         wide = np.quantile(space.some_lengths(), shares)
         lengths = np.concatenate([levels, wide[wide >= _BEYOND * levels[-1]]])
     else:
-        lengths = grid_radii(source, target, radii, unit, metric)
+        lengths = grid_radii(source, target, moves.radii, moves.unit, metric)
     graph = check_reach(space_graph(space, float(lengths.max())))
     # A radius that reaches nobody gives nothing to learn from.
     return graph, lengths[lengths >= np.min(graph.distances)]
 
 
 def _matched(
-    source: np.ndarray, target: np.ndarray, graph: RadiusGraph, radius: float, draws: int, seed: int, rows: _Rows
+    source: np.ndarray, target: np.ndarray, graph: RadiusGraph, radius: float, moves: Moves, rows: _Rows
 ) -> Transport:
-    drawn = draw_matchings(graph.within(radius), draws, seed=seed)
+    drawn = draw_matchings(graph.within(radius), moves.draws, seed=moves.seed)
     return barycentres(source, target, rows.fold(drawn.expected), drawn.pv, radius)

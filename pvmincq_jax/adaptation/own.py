@@ -1,57 +1,37 @@
 """One domain: every point is its own match, at distance 0, and PV is 0. The grid is then MinCq's cross-validation."""
 
-from collections.abc import Sequence
-
 import numpy as np
 
-from pvmincq_jax._types import MarginUnit
 from pvmincq_jax.adaptation.classes import class_numbers
 from pvmincq_jax.adaptation.labelled import LabelledGrid, Sweep, learn_grid
-from pvmincq_jax.adaptation.seats import MOST_VOTERS, everybody_and_folds, seat_voters, voter_masks
+from pvmincq_jax.adaptation.options import GridOptions
+from pvmincq_jax.adaptation.seats import everybody_and_folds, seat_voters, voter_masks
 from pvmincq_jax.matching.matching import ExpectedMatching
 from pvmincq_jax.matching.selflabel import SelfLabels
-from pvmincq_jax.voting.families import VoterKind, make_voters
+from pvmincq_jax.voting.families import make_voters
 
 __all__: list[str] = []
 
 
-def own_grid(
-    points: np.ndarray,
-    labels: np.ndarray,
-    voters: VoterKind,
-    gammas: np.ndarray,
-    margins: np.ndarray,
-    unit: MarginUnit,
-    folds: int,
-    seed: int,
-    *,
-    most_voters: int = MOST_VOTERS,
-    stumps: int = 10,
-) -> Sweep:
+def own_grid(points: np.ndarray, labels: np.ndarray, options: GridOptions, stumps: int = 10) -> Sweep:
     """MinCq at every gamma and margin, on all folds but one and on the whole.
 
     Args:
       points: ``[m, d]``.
       labels: ``[m]`` in {-1, +1}, or those of each class against the rest ``[c, m]``.
-      voters: see `pvmincq_jax.pv_mincq`. A kernel on a point is left out with it.
-      gammas: ``[g]``.
-      margins: ``[k]``.
-      unit: of the margins.
-      folds: for the risk on points not learnt from; 0 for none.
-      seed: of the folds.
-      most_voters: see `pvmincq_jax.pv_mincq`.
+      options: of the grid. A kernel on a point is left out with it.
       stumps: thresholds per feature, for "stumps".
 
     Returns: a `Sweep` with one radius, 0; or that radius once for each class.
     """
-    learning = everybody_and_folds(points, class_numbers(labels), folds, seed)
-    seats = seat_voters(voters, points, points, "source", most_voters, seed)
-    families = [make_voters(voters, seats.points, float(gamma), stumps) for gamma in gammas]
+    learning = everybody_and_folds(points, class_numbers(labels), options.folds, options.seed)
+    seats = seat_voters(options.voters, points, points, "source", options.most_voters, options.seed)
+    families = [make_voters(options.voters, seats.points, float(gamma), stumps) for gamma in options.gammas]
     rows = np.atleast_2d(labels)
-    found: Sequence[Sequence[SelfLabels]] = [[_own_labels(row, kept) for row in rows] for kept in learning]
-    masks = voter_masks(voters, seats, found, learning, families[0].votes(points[:1]).shape[1])
+    found = [[_own_labels(row, kept) for row in rows] for kept in learning]
+    masks = voter_masks(options.voters, seats, found, learning, families[0].votes(points[:1]).shape[1])
     task = LabelledGrid(learning, found, masks, np.zeros(len(rows)), labels, points)
-    return learn_grid(task, families, gammas, margins, unit, points, points, exact=False)
+    return learn_grid(task, families, options._replace(exact=False), points, points)
 
 
 def _own_labels(labels: np.ndarray, kept: np.ndarray) -> SelfLabels:

@@ -47,15 +47,7 @@ class SharedPoints(NamedTuple):
 
 
 def match_frequency(pairs: ExpectedMatching, size: int) -> np.ndarray:
-    """In which share of the matchings each source point has a partner.
-
-    P_s = sum_t p_st.
-
-    Args:
-      pairs: p, of `pvmincq_jax.draw_matchings` or of a model.
-      size: m_s.
-
-    Returns: ``[m_s]`` in [0, 1].
+    """In which share of the matchings each source point has a partner: P_s = sum_t p_st ``[m_s]``, in [0, 1].
 
     Example:
       >>> match_frequency(ExpectedMatching(np.array([0, 0]), np.array([0, 1]), np.array([0.25, 0.5])), 2)
@@ -87,8 +79,7 @@ def shared_points(
     Section 5.
 
     Args:
-      source: ``[m_s, d]``.
-      target: ``[m_t, d]``.
+      source, target: ``[m_s, d]`` and ``[m_t, d]``.
       radii: to draw at; None for those at ten levels of PV, from 0.6 to 0. At a radius that matches the whole
         source every frequency is 1 and the ranking does not change.
       radius_unit: how to read ``radii``, see `pvmincq_jax.grid_radii`.
@@ -118,14 +109,8 @@ def shared_points(
     place = canonical_order(np.asarray(source)) if source is not None else space.source_rows
     order = np.empty(size, dtype=int)
     order[place] = np.arange(size)
-    return SharedPoints(
-        radii=absolute,
-        pv=np.array([one.pv for one in found]),
-        frequency=frequency,
-        nearest=nearest,
-        score=score,
-        ranking=np.lexsort((order, nearest, -score)),
-    )
+    pv = np.array([one.pv for one in found])
+    return SharedPoints(absolute, pv, frequency, nearest, score, np.lexsort((order, nearest, -score)))
 
 
 def even_rows(points: ArrayLike, size: int, *, seed: int = 0, labels: ArrayLike | None = None) -> np.ndarray:

@@ -12,7 +12,8 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from pvmincq_jax._types import ArrayLike
-from pvmincq_jax.adaptation.criteria import least, rare_neighbours
+from pvmincq_jax.adaptation.choice import least
+from pvmincq_jax.adaptation.criteria import rare_neighbours
 from pvmincq_jax.adaptation.moved_criteria import TransportCriterion, transport_criterion
 from pvmincq_jax.adaptation.transport_sweeps import transport_sweep
 from pvmincq_jax.voting.voters import default_gammas
@@ -61,9 +62,7 @@ def estimate_ratio(
     Not in the paper.
 
     Args:
-      source: ``[m_s, d]``.
-      source_labels: ``[m_s]`` in {-1, +1}.
-      target: ``[m_t, d]``.
+      source, source_labels, target: ``[m_s, d]``, ``[m_s]`` in {-1, +1}, and ``[m_t, d]``.
       ratios: shares of +1 to try, besides that of the source.
       criterion: from a `pvmincq_jax.TransportSweep` to scores above 0, the lower the better.
       draws: matchings per radius.

@@ -13,7 +13,7 @@ import numpy as np
 
 from pvmincq_jax._samples import check_folds, fold_numbers, prepare
 from pvmincq_jax._types import ArrayLike
-from pvmincq_jax.adaptation.criteria import least, risk_plus_pv
+from pvmincq_jax.adaptation.choice import least
 
 __all__ = ["cross_validation", "reverse_validation", "rs_pv_validation"]
 
@@ -120,16 +120,8 @@ def reverse_validation(
 
     Section 3.4.
 
-    Args:
-      fit: ``(source, source_labels, target, params, seed) -> model``.
-      decision: ``(model, x) -> [m]``.
-      source: ``[m_s, d]``.
-      source_labels: ``[m_s]`` in {-1, +1}.
-      target: ``[m_t, d]``.
-      grid: the parameters to score.
-      folds: how many.
-      seed: of the folds, and handed to ``fit``.
-      fit_grid: fits a whole grid at once, where a method can.
+    Args: fit, decision, source, source_labels, target, grid, folds (of both samples), seed and fit_grid, as in
+      `cross_validation`.
 
     Returns: errors ``[len(grid)]``, the lower the better.
 
@@ -176,15 +168,8 @@ def rs_pv_validation(
     """The paper's own criterion, R_S + PV (section 3.4): error on the source's left-out fold, plus perturbed variation.
 
     Args:
-      fit: ``(source, source_labels, target, params, seed) -> model``, whose ``.pv`` is the PV that it learnt at.
-      decision: ``(model, x) -> [m]``.
-      source: ``[m_s, d]``.
-      source_labels: ``[m_s]`` in {-1, +1}.
-      target: ``[m_t, d]``.
-      grid: the parameters to score.
-      folds: of the source.
-      seed: of the folds, and handed to ``fit``.
-      fit_grid: fits a whole grid at once, where a method can.
+      fit: of a model whose ``.pv`` is the PV that it learnt at; this and decision, source, source_labels, target, grid,
+        folds, seed and fit_grid as in `cross_validation`.
 
     Returns: scores ``[len(grid)]``, the lower the better; the PV in them is that of the whole samples.
 
@@ -198,19 +183,14 @@ def rs_pv_validation(
     sample = prepare(source, source_labels, target)
     own = np.broadcast_to(sample.labels, (len(grid), len(sample.labels)))
     models = _fit_all(fit, fit_grid, sample.source, own, sample.target, grid, seed)
-    return risk_plus_pv(risks, np.array([float(model.pv) for model in models]))
+    return risks + np.array([float(model.pv) for model in models])
 
 
 def first_best(scores: ArrayLike) -> int:
     """The index of the least score; among equals, up to rounding, the first.
 
-    Grids are listed from the smoothest model to the most flexible, so ties go to the smoothest. Scores that are NaN
-    or infinite are never chosen.
-
-    Args:
-      scores: ``[g]``.
-
-    Returns: an index.
+    Grids are listed from the smoothest model to the most flexible, so ties go to the smoothest. Scores ``[g]`` that are
+    NaN or infinite are never chosen.
 
     Example:
       >>> first_best(np.array([0.3, 0.1 + 1e-16, 0.1]))

@@ -8,6 +8,7 @@ import numpy as np
 from pvmincq_jax._checks import check_count
 from pvmincq_jax._distances import squared_distances
 from pvmincq_jax._samples import fold_numbers, spread_rows
+from pvmincq_jax.adaptation.transport import Transport
 from pvmincq_jax.matching.selflabel import SelfLabels
 from pvmincq_jax.voting.families import VoterKind, on_points
 
@@ -84,21 +85,13 @@ def seat_voters(
     return Seats(np.concatenate([there[seats], here[source_rows]]), of_target, source_rows)
 
 
-def seat_moved(
-    voters: VoterKind, moved: np.ndarray, matched: np.ndarray, most: int, seed: int
-) -> tuple[np.ndarray, np.ndarray | None]:
+def seat_moved(voters: VoterKind, transport: Transport, most: int, seed: int) -> tuple[np.ndarray, np.ndarray | None]:
     """Seats on moved points: on all, of which the matched ones vote, or on so many that stand for the matched ones.
-
-    Args:
-      voters: whose; those that do not sit on points look at all of them.
-      moved: ``[m_s, d]``.
-      matched: which of them were matched ``[m_s]``, bool.
-      most: voters at most.
-      seed: of the draws.
 
     Returns:
       Points ``[n, d]``, as many at every radius, and which of them vote ``[n]``; None for all, whatever their number.
     """
+    moved, matched = np.asarray(transport.moved), np.asarray(transport.weights) > 0
     if not on_points(voters):
         return moved, None
     if len(moved) <= check_count("most_voters", most, 1):

@@ -4,23 +4,23 @@ Matchings are drawn on the host, once per fold and radius. An unmatched point ha
 own points are masked, so that every fold and radius is a lane of one shape; the engine solves them gamma by gamma.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import jax
 import numpy as np
 
-from pvmincq_jax._checks import check_margins, check_task, check_vector
+from pvmincq_jax._checks import check_margins, read_task
 from pvmincq_jax._progress import Progress, progress_bar
 from pvmincq_jax._samples import check_folds
-from pvmincq_jax._types import ArrayLike, MarginUnit, RadiusUnit, common_dtype
+from pvmincq_jax._types import ArrayLike, MarginUnit, RadiusUnit
 from pvmincq_jax.adaptation.classes import class_numbers
 from pvmincq_jax.adaptation.labelled import LabelledGrid, Sweep, carried_labels, check_solved, learn_grid
+from pvmincq_jax.adaptation.options import GridOptions, grid_gammas
 from pvmincq_jax.adaptation.seats import MOST_VOTERS, Centers, everybody_and_folds, seat_voters, voter_masks
 from pvmincq_jax.matching.curve import PV_LEVELS, grid_radii
 from pvmincq_jax.matching.graph import check_reach, space_graph
 from pvmincq_jax.matching.space import Metric, make_space
-from pvmincq_jax.voting.families import VoterKind, make_voters, on_points
-from pvmincq_jax.voting.voters import default_gammas
+from pvmincq_jax.voting.families import VoterKind, make_voters
 
 __all__ = ["sweep"]
 
@@ -51,18 +51,14 @@ def sweep(
     """Learns PV-MinCq at every point of a grid, on all folds but one and on the whole, without target labels.
 
     Args:
-      source: ``[m_s, d]``.
-      source_labels: ``[m_s]`` in {-1, +1}.
-      target: ``[m_t, d]``.
+      source, source_labels, target: ``[m_s, d]``, ``[m_s]`` in {-1, +1}, and ``[m_t, d]``.
       radii: to choose from; None for those at ten levels of PV, from 0.6 to 0.
       margins: to choose from.
       gammas: of Gaussian voters; `pvmincq_jax.default_gammas` of the target when None.
       folds: of the source, stratified by class; the target is used whole (section 3.4).
       draws: matchings per fold and radius; 1 is the paper's.
       seed: of folds and matchings.
-      voters: see `pvmincq_jax.pv_mincq`.
-      centers: see `pvmincq_jax.pv_mincq`.
-      most_voters: see `pvmincq_jax.pv_mincq`.
+      voters, centers, most_voters: see `pvmincq_jax.pv_mincq`.
       radius_unit: how to read ``radii``, see `pvmincq_jax.grid_radii`.
       margin_unit: "fraction" of each problem's mu_max, or "absolute".
       metric: see `pvmincq_jax.match`.
@@ -85,20 +81,15 @@ def sweep(
       >>> figures.status.shape, figures.source_risk.shape
       ((2, 1, 1), (2, 2, 1, 1))
     """
-    check_task(source, source_labels, target)
-    dtype = common_dtype(source, target)
-    source, target = np.asarray(source, dtype), np.asarray(target, dtype)
-    labels = np.asarray(source_labels, dtype)
+    source, labels, target = read_task(source, source_labels, target)
     margins = check_margins(margins, margin_unit)
     gammas = grid_gammas(gammas, target, voters)
     check_folds(folds, int(np.sum(labels < 0)), int(np.sum(labels > 0)))
     unit, values = ("pv", PV_LEVELS) if radii is None else (radius_unit, radii)
     radii = grid_radii(source, target, values, unit, metric)
+    options = GridOptions(gammas, margins, margin_unit, voters, most_voters, folds, draws, seed, exact, mesh)
     with progress_bar(progress, (1 + folds) * len(radii) * (1 + len(gammas)), "sweep") as advance:
-        figures = label_grid(
-            source, labels, target, radii, gammas, margins, margin_unit, folds, draws, seed, voters, centers, metric,
-            most_voters=most_voters, exact=exact, mesh=mesh, advance=advance,
-        )  # fmt: skip
+        figures = label_grid(source, labels, target, radii, centers, metric, options._replace(advance=advance))
     check_solved(figures.status, figures.fold_status)
     return figures
 
@@ -108,41 +99,22 @@ def label_grid(
     labels: np.ndarray,
     target: np.ndarray,
     radii: np.ndarray,
-    gammas: np.ndarray,
-    margins: np.ndarray,
-    unit: MarginUnit,
-    folds: int,
-    draws: int,
-    seed: int,
-    voters: VoterKind,
     centers: Centers,
     metric: Metric,
-    *,
-    most_voters: int = MOST_VOTERS,
-    exact: bool | None = None,
-    mesh: jax.sharding.Mesh | None = None,
-    advance: Callable[[int], None] = lambda steps: None,
+    options: GridOptions,
 ) -> Sweep:
-    """`sweep` on checked arrays of one dtype and absolute radii; 0 folds for no validation.
+    """`sweep` on checked arrays of one dtype and absolute radii.
 
     With labels ``[c, m_s]`` of each class against the rest, its radii are those of the first class, then of the second,
     and so on; see `pvmincq_jax.adaptation.class_grids`.
     """
+    voters, seed = options.voters, options.seed
     kinds = class_numbers(labels)
     graph = check_reach(space_graph(make_space(source, target, metric, ties=kinds), float(radii.max())))
-    seats = seat_voters(voters, source, target, centers, most_voters, seed)
-    families = [make_voters(voters, seats.points, float(gamma)) for gamma in gammas]
-    learning = everybody_and_folds(source, kinds, folds, seed)
-    found = carried_labels(graph, labels, radii, learning, draws, seed, advance)
+    seats = seat_voters(voters, source, target, centers, options.most_voters, seed)
+    families = [make_voters(voters, seats.points, float(gamma)) for gamma in options.gammas]
+    learning = everybody_and_folds(source, kinds, options.folds, seed)
+    found = carried_labels(graph, labels, radii, learning, options)
     masks = voter_masks(voters, seats, found, learning, families[0].votes(target[:1]).shape[1])
     task = LabelledGrid(learning, found, masks, np.tile(radii, len(np.atleast_2d(labels))), labels, target)
-    return learn_grid(task, families, gammas, margins, unit, target, source, exact=exact, mesh=mesh, advance=advance)
-
-
-def grid_gammas(gammas: ArrayLike | Sequence[float] | None, target: np.ndarray, voters: VoterKind) -> np.ndarray:
-    """The gammas of the grid; one NaN for voters that have none."""
-    if not on_points(voters):
-        if gammas is not None:
-            raise ValueError(f"gammas are for Gaussian voters (voters='rbf'); they are {gammas}")
-        return np.array([np.nan])
-    return default_gammas(target) if gammas is None else check_vector("gammas", gammas)
+    return learn_grid(task, families, options, target, source)

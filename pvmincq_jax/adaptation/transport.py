@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pvmincq_jax._checks import check_count, check_labels, check_points, check_same_dimension
+from pvmincq_jax._checks import check_count, check_labels, check_points, check_same_dimension, check_samples
 from pvmincq_jax._distances import squared_distances
 from pvmincq_jax._types import Array, ArrayLike, common_dtype
 from pvmincq_jax.matching.graph import check_reach, space_graph
@@ -64,8 +64,7 @@ def barycentres(source: ArrayLike, target: ArrayLike, pairs: ExpectedMatching, p
     Host code. `pvmincq_jax.matched_spread` has the same equations for traced arrays.
 
     Args:
-      source: ``[m_s, d]``.
-      target: ``[m_t, d]``.
+      source, target: ``[m_s, d]`` and ``[m_t, d]``.
       pairs: p, with weights above 0.
       pv: to be kept with the result.
       radius: to be kept with the result.
@@ -102,17 +101,10 @@ def stay(source: ArrayLike, moved: ArrayLike | None = None, weights: ArrayLike |
       [0. 2.] [1. 1.] 1.0
     """
     source = np.asarray(source)
-    nobody = np.zeros(0, int)
-    return Transport(
-        source=source,
-        moved=source if moved is None else np.asarray(moved),
-        weights=np.ones(len(source)) if weights is None else np.asarray(weights),
-        mean_distance=np.zeros(len(source)),
-        variance=np.zeros(len(source)),
-        pv=1.0,
-        radius=0.0,
-        pairs=ExpectedMatching(nobody, nobody, np.zeros(0)),
-    )
+    moved = source if moved is None else np.asarray(moved)
+    weights = np.ones(len(source)) if weights is None else np.asarray(weights)
+    still, nobody = np.zeros(len(source)), np.zeros(0, int)
+    return Transport(source, moved, weights, still, still, 1.0, 0.0, ExpectedMatching(nobody, nobody, np.zeros(0)))
 
 
 def pv_transport(
@@ -135,8 +127,7 @@ def pv_transport(
     Not in the paper.
 
     Args:
-      source: ``[m_s, d]``.
-      target: ``[m_t, d]``.
+      source, target: ``[m_s, d]`` and ``[m_t, d]``.
       radius: pairs up to this distance may be matched. Below the bottleneck radius some points stay unmatched; above
         it, a larger radius moves every point closer to the middle of the target.
       draws: how many matchings.
@@ -151,9 +142,7 @@ def pv_transport(
       >>> transport.moved[:, 0], transport.pv
       (array([1. , 9.5]), 0.0)
     """
-    check_points("source", source)
-    check_points("target", target)
-    check_same_dimension("source", source, "target", target)
+    check_samples(source, target)
     ties = None
     if source_labels is not None:
         check_labels("source_labels", source_labels, np.shape(source)[0], soft=False)

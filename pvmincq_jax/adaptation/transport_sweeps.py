@@ -8,15 +8,15 @@ from collections.abc import Sequence
 import jax
 import numpy as np
 
-from pvmincq_jax._checks import check_margins, check_task
+from pvmincq_jax._checks import check_margins, check_task, read_task
 from pvmincq_jax._progress import Progress, progress_bar
-from pvmincq_jax._types import ArrayLike, MarginUnit, RadiusUnit, common_dtype
+from pvmincq_jax._types import ArrayLike, MarginUnit, RadiusUnit
 from pvmincq_jax.adaptation.learn import learn_at
 from pvmincq_jax.adaptation.model import PVMinCq
-from pvmincq_jax.adaptation.moved_grid import TransportSweep, learn_on_moved, moved_labels, moved_seats
-from pvmincq_jax.adaptation.moves import plan_moves
-from pvmincq_jax.adaptation.seats import MOST_VOTERS
-from pvmincq_jax.adaptation.sweeps import grid_gammas
+from pvmincq_jax.adaptation.moved_grid import TransportSweep, learn_on_moved, moved_labels
+from pvmincq_jax.adaptation.moves import Moves, plan_moves
+from pvmincq_jax.adaptation.options import GridOptions, grid_gammas
+from pvmincq_jax.adaptation.seats import MOST_VOTERS, seat_moved
 from pvmincq_jax.adaptation.transport import pv_transport
 from pvmincq_jax.matching.curve import grid_radii
 from pvmincq_jax.matching.space import Metric
@@ -52,19 +52,10 @@ def pv_transport_mincq(
     `pvmincq_jax.fit_transport_validated`.
 
     Args:
-      source: ``[m_s, d]``.
-      source_labels: ``[m_s]`` in {-1, +1}.
-      target: ``[m_t, d]``, without labels.
-      radius: pairs up to this distance may be matched.
-      margin: mu as a fraction of mu_max, in (0, 1], or absolute, in (0, mu_max].
-      gamma: of the kernels exp(-gamma |x - c|^2); for Gaussian voters only.
+      source, source_labels, target, radius, margin, gamma, seed, radius_unit, margin_unit, metric: as in
+        `pvmincq_jax.pv_mincq`.
       draws: how many matchings.
-      seed: of the matchings.
-      voters: see `pvmincq_jax.pv_mincq`; Gaussian kernels sit on the moved points.
-      most_voters: how many Gaussian kernels at most, see `pvmincq_jax.pv_mincq`.
-      radius_unit: how to read ``radius``: "absolute", "pv" or "bottleneck", see `pvmincq_jax.grid_radii`.
-      margin_unit: how to read ``margin``: "fraction" or "absolute".
-      metric: see `pvmincq_jax.match`.
+      voters, most_voters: as there; Gaussian kernels sit on the moved points.
 
     Returns:
       A `PVMinCq`, for `pvmincq_jax.decision` and `pvmincq_jax.predict`. Its learning sample is the moved source:
@@ -82,7 +73,7 @@ def pv_transport_mincq(
     if radius_unit != "absolute":
         radius = float(grid_radii(source, target, [radius], radius_unit, metric)[0])
     transport = pv_transport(source, target, radius, draws=draws, seed=seed, metric=metric, source_labels=source_labels)
-    places, mask = moved_seats(voters, transport, most_voters, seed)
+    places, mask = seat_moved(voters, transport, most_voters, seed)
     family = make_voters(voters, places, gamma)
     found = moved_labels(transport, np.asarray(source_labels, float))
     everybody = np.ones(family.votes(places[:1]).shape[1], bool)
@@ -116,24 +107,13 @@ def transport_sweep(
     """Learns the vote on moved source points at every point of a grid, without target labels (not in the paper).
 
     Args:
-      source: ``[m_s, d]``.
-      source_labels: ``[m_s]`` in {-1, +1}.
-      target: ``[m_t, d]``.
+      source, source_labels, target: the task, as in `pvmincq_jax.sweep`.
       radii: to choose from; None for six levels of PV from 0.6 to 0, and up to six radii that reach from 20 to 88 % of
         all pairs, those that are at least 1.15 times the bottleneck radius and reach no more than 2^25 pairs.
-      margins: to choose from.
-      gammas: of Gaussian voters; `pvmincq_jax.default_gammas` of the target when None.
-      draws: matchings per radius.
-      seed: of the matchings.
-      voters: see `pvmincq_jax.pv_mincq`; Gaussian kernels sit on the moved points.
-      most_voters: how many Gaussian kernels at most, see `pvmincq_jax.pv_mincq`.
-      radius_unit: how to read ``radii``, see `pvmincq_jax.grid_radii`.
-      margin_unit: "fraction" of each problem's mu_max, or "absolute".
-      metric: see `pvmincq_jax.match`.
-      exact: see `pvmincq_jax.sweep`.
-      mesh: a `jax.sharding.Mesh`; radii and gammas are split over its first axis. None for all CPU devices of
-        this process: one, unless JAX was asked for more before it started (``jax_num_cpu_devices``).
-      progress: a bar on standard error: True, False, or None for long work at a terminal; or ``f(done, total)``.
+      draws, seed: how many matchings per radius, and of which seed.
+      voters, most_voters: as in `pvmincq_jax.pv_mincq`; Gaussian kernels sit on the moved points.
+      margins, gammas, radius_unit, margin_unit, metric, exact, progress: as in `pvmincq_jax.sweep`.
+      mesh: as there; radii and gammas are split over its first axis.
       identity: whether the vote learnt on the source where it is, without adaptation, is a point of the grid, at
         radius 0; None: with the default radii.
       own_scale: whether all of the grid is there a second time, with each source feature on the target's mean and
@@ -143,9 +123,7 @@ def transport_sweep(
       ratio: the share of +1 in the target, which the source is brought to by repeating and leaving out rows before the
         samples are matched, see `pvmincq_jax.estimate_ratio`; None: the classes are as frequent as in the source.
 
-    Returns:
-      A `TransportSweep`. Points of the grid that could not be solved are marked by their status; it is an error if
-      that is all of them.
+    Returns: a `TransportSweep`, marked by status as a `Sweep` is.
 
     Example:
       >>> import pvmincq_jax as pvm
@@ -154,37 +132,21 @@ def transport_sweep(
       >>> figures.status.shape, figures.moved_values.shape
       ((2, 1, 1), (2, 1, 1, 16))
     """
-    check_task(source, source_labels, target)
-    dtype = common_dtype(source, target)
-    source, target = np.asarray(source, dtype), np.asarray(target, dtype)
-    labels = np.asarray(source_labels, dtype)
+    source, labels, target = read_task(source, source_labels, target)
     margins = check_margins(margins, margin_unit)
     gammas = grid_gammas(gammas, target, voters)
     check_ratio(ratio)
-    makers = plan_moves(
-        source,
-        labels,
-        target,
-        radii,
-        radius_unit,
-        identity=identity,
-        on_own_scale=own_scale,
-        even=even,
-        shares=None if ratio is None else {1.0: ratio, -1.0: 1 - ratio},
-        draws=draws,
-        seed=seed,
-        metric=metric,
-    )
+    shares = None if ratio is None else {1.0: ratio, -1.0: 1 - ratio}
+    moves = Moves(radii, radius_unit, identity, own_scale, even, shares, draws, seed, metric)
+    options = GridOptions(gammas, margins, margin_unit, voters, most_voters, seed=seed, exact=exact, mesh=mesh)
+    makers = plan_moves(source, labels, target, moves)
     transports = []
     with progress_bar(progress, len(makers) * (1 + len(gammas)), "transport") as advance:
         for make in makers:
             transports.append(make())
             advance(1)
-        (found,) = learn_on_moved(
-            transports, labels[None], target, gammas, margins, margin_unit, voters,
-            most_voters=most_voters, seed=seed, exact=exact, mesh=mesh, advance=advance,
-        )  # fmt: skip
-        return found._replace(ratio=float(np.mean(labels > 0)) if ratio is None else float(ratio))
+        (found,) = learn_on_moved(transports, labels[None], target, options._replace(advance=advance))
+    return found._replace(ratio=float(np.mean(labels > 0)) if ratio is None else float(ratio))
 
 
 def check_ratio(ratio: float | None) -> None:

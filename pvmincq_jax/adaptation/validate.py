@@ -8,13 +8,9 @@ import jax
 from pvmincq_jax._checks import check_callable
 from pvmincq_jax._progress import Progress
 from pvmincq_jax._types import ArrayLike, MarginUnit, RadiusUnit
+from pvmincq_jax.adaptation.choice import Choice, choose
 from pvmincq_jax.adaptation.committee import PART, committee
-from pvmincq_jax.adaptation.criteria import (
-    Choice,
-    Criterion,
-    choose,
-    label_criterion,
-)
+from pvmincq_jax.adaptation.criteria import Criterion, label_criterion
 from pvmincq_jax.adaptation.labelled import Sweep
 from pvmincq_jax.adaptation.learn import model_at
 from pvmincq_jax.adaptation.model import PVMinCq
@@ -73,25 +69,11 @@ def fit_validated(
     ``criterion=rs_pv, draws=1``.
 
     Args:
-      source: ``[m_s, d]``.
-      source_labels: ``[m_s]`` in {-1, +1}.
-      target: ``[m_t, d]``, without labels.
+      source, source_labels, target: the task, as in `pvmincq_jax.sweep`.
       criterion: from a `Sweep` to scores ``[r, g, k]``, the lower the better.
-      radii: this and all that follow as in `pvmincq_jax.sweep`.
-      margins: to choose from.
-      gammas: to choose from.
-      folds: of the source.
-      draws: matchings per fold and radius.
-      seed: of folds and matchings.
-      voters: who votes.
-      centers: where Gaussian kernels sit.
-      most_voters: how many of them at most.
-      radius_unit: how to read ``radii``.
-      margin_unit: how to read ``margins``.
-      metric: of the matching.
+      radii, margins, gammas, folds, draws, seed, voters, centers, most_voters, radius_unit, margin_unit, metric, mesh,
+        progress: of the grid, as in `pvmincq_jax.sweep`.
       exact: whether all of the grid is solved to 1e-7, not to the three digits that a criterion can see.
-      mesh: devices to split the grid over.
-      progress: a bar.
 
     Returns:
       A `ValidatedFit`; its model is solved to 1e-7 either way.
@@ -105,25 +87,10 @@ def fit_validated(
     """
     check_callable("criterion", criterion)
     figures = sweep(
-        source,
-        source_labels,
-        target,
-        radii=radii,
-        margins=margins,
-        gammas=gammas,
-        folds=folds,
-        draws=draws,
-        seed=seed,
-        voters=voters,
-        centers=centers,
-        most_voters=most_voters,
-        radius_unit=radius_unit,
-        margin_unit=margin_unit,
-        metric=metric,
-        exact=exact,
-        mesh=mesh,
-        progress=progress,
-    )
+        source, source_labels, target, radii=radii, margins=margins, gammas=gammas, folds=folds, draws=draws, seed=seed,
+        voters=voters, centers=centers, most_voters=most_voters, radius_unit=radius_unit, margin_unit=margin_unit,
+        metric=metric, exact=exact, mesh=mesh, progress=progress,
+    )  # fmt: skip
     choice = choose(figures, criterion(figures))
     return ValidatedFit(model_at(figures, choice.grid_index), choice, figures)
 
@@ -136,19 +103,17 @@ def _share(
         raise ValueError(f"ratio must be 'source', 'estimated', or a number between 0 and 1; it is {ratio!r}")
     if ratio == "source":
         return None
-    return (
-        estimate_ratio(source, labels, target, criterion=criterion, **options).ratio
-        if ratio == "estimated"
-        else float(ratio)
-    )
+    if ratio == "estimated":
+        return estimate_ratio(source, labels, target, criterion=criterion, **options).ratio
+    return float(ratio)
 
 
 class ValidatedTransport(NamedTuple):
-    """What `fit_transport_validated` returns: the vote, the best point, and the whole grid.
+    """What `fit_transport_validated` returns.
 
     Attributes:
-      model: the vote at the point chosen, a `pvmincq_jax.PVMinCq`.
-      choice: that point, a `pvmincq_jax.Choice`.
+      model: the committee, or the vote at the best point, a `pvmincq_jax.PVMinCq`.
+      choice: the best point, a `pvmincq_jax.Choice`.
       sweep: the whole grid, a `pvmincq_jax.TransportSweep`.
     """
 
@@ -192,26 +157,11 @@ def fit_transport_validated(
     Not in the paper.
 
     Args:
-      source: ``[m_s, d]``.
-      source_labels: ``[m_s]`` in {-1, +1}.
-      target: ``[m_t, d]``, without labels.
+      source, source_labels, target: the task, as in `pvmincq_jax.transport_sweep`.
       criterion: from a `TransportSweep` to scores ``[r, g, k]``, the lower the better.
-      radii: this and all that follow as in `pvmincq_jax.transport_sweep`.
-      margins: to choose from.
-      gammas: to choose from.
-      draws: matchings per radius.
-      seed: of the matchings.
-      voters: who votes.
-      most_voters: how many Gaussian kernels at most.
-      radius_unit: how to read ``radii``.
-      margin_unit: how to read ``margins``.
-      metric: of the matching.
-      exact: whether all of the grid is solved to 1e-7, not to the three digits that a criterion can see.
-      mesh: devices to split the grid over.
-      progress: a bar.
-      identity: whether not to adapt is a point of the grid.
-      own_scale: whether each domain on its own scale is one.
-      even: whether samples of unequal size are made even.
+      radii, margins, gammas, draws, seed, voters, most_voters, radius_unit, margin_unit, metric, mesh, progress,
+        identity, own_scale, even: of the grid, as in `pvmincq_jax.transport_sweep`.
+      exact: whether all of the grid is solved to 1e-7, as in `pvmincq_jax.fit_validated`.
       ratio: the share of +1 in the target, "source" where it is that of the source, or "estimated", see
         `pvmincq_jax.estimate_ratio`.
       part: of the grid that votes, see `pvmincq_jax.committee`; None for the best point alone.
@@ -230,27 +180,10 @@ def fit_transport_validated(
     check_callable("criterion", criterion)
     share = _share(ratio, source, source_labels, target, criterion, {"seed": seed, "metric": metric, "voters": voters})
     figures = transport_sweep(
-        source,
-        source_labels,
-        target,
-        radii=radii,
-        margins=margins,
-        gammas=gammas,
-        draws=draws,
-        seed=seed,
-        voters=voters,
-        most_voters=most_voters,
-        radius_unit=radius_unit,
-        margin_unit=margin_unit,
-        metric=metric,
-        exact=exact,
-        mesh=mesh,
-        progress=progress,
-        identity=identity,
-        own_scale=own_scale,
-        even=even,
-        ratio=share,
-    )
+        source, source_labels, target, radii=radii, margins=margins, gammas=gammas, draws=draws, seed=seed,
+        voters=voters, most_voters=most_voters, radius_unit=radius_unit, margin_unit=margin_unit, metric=metric,
+        exact=exact, mesh=mesh, progress=progress, identity=identity, own_scale=own_scale, even=even, ratio=share,
+    )  # fmt: skip
     scores = criterion(figures)
     choice = choose(figures, scores)
     model = model_at(figures, choice.grid_index) if part is None else committee(figures, scores, part)

@@ -13,12 +13,14 @@ from pvmincq_jax._checks import check_margins, check_points, check_same_dimensio
 from pvmincq_jax._progress import Progress, progress_bar
 from pvmincq_jax._samples import check_folds
 from pvmincq_jax._types import ArrayLike, MarginUnit, common_dtype
-from pvmincq_jax.adaptation.criteria import Choice, Criterion, choose, rs_pv_cbound
+from pvmincq_jax.adaptation.choice import choose
+from pvmincq_jax.adaptation.criteria import Criterion, rs_pv_cbound
 from pvmincq_jax.adaptation.labelled import LabelledGrid, Sweep, check_solved, learn_grid
 from pvmincq_jax.adaptation.learn import model_at
-from pvmincq_jax.adaptation.model import PVMinCq
+from pvmincq_jax.adaptation.options import GridOptions
 from pvmincq_jax.adaptation.seats import everybody_and_folds
 from pvmincq_jax.adaptation.sweeps import MARGIN_FRACTIONS
+from pvmincq_jax.adaptation.validate import ValidatedFit
 from pvmincq_jax.adaptation.views import (
     ViewMatching,
     Views,
@@ -39,18 +41,11 @@ from pvmincq_jax.voting.voters import GAMMA_MULTIPLES
 __all__ = ["ValidatedVotes", "fit_views_validated", "fit_votes_validated"]
 
 
-class ValidatedVotes(NamedTuple):
-    """What the validated fits return: the vote, the point chosen, and the whole grid.
+class ValidatedVotes(ValidatedFit):
+    """What the validated fits of views and of given votes return.
 
-    Attributes:
-      model: the vote at the point chosen, a `pvmincq_jax.PVMinCq`.
-      choice: that point, a `pvmincq_jax.Choice`.
-      sweep: the whole grid, a `pvmincq_jax.Sweep`.
+    Attributes: model, choice and sweep, as in `pvmincq_jax.ValidatedFit`.
     """
-
-    model: PVMinCq
-    choice: Choice
-    sweep: Sweep
 
 
 def fit_views_validated(
@@ -107,12 +102,10 @@ def fit_views_validated(
     scales = view_scales(target_views)
     gammas = np.asarray(multiples, float)[:, None] / scales**2
     families = [view_family(target_views, own) for own in gammas]
-    matched = _Matched(
-        matched_spaces(source_views, target_views, matching), scales if matching == "each" else np.ones(1), labels
-    )
-    named = np.asarray(multiples, float)
-    options = _Options(levels, check_margins(margins, margin_unit), margin_unit, draws, folds, seed, mesh, progress)
-    figures = _sweep_votes(matched, families, named, target_views, source_views, len(scales), options)
+    spaces = matched_spaces(source_views, target_views, matching)
+    matched = _Matched(spaces, scales if matching == "each" else np.ones(1), labels, levels)
+    options = _options(np.asarray(multiples, float), margins, margin_unit, folds, draws, seed, mesh)
+    figures = _sweep_votes(matched, families, target_views, source_views, len(scales), options, progress)
     return _chosen(figures, criterion)
 
 
@@ -170,10 +163,10 @@ def fit_votes_validated(
     check_same_dimension("source_votes", source_votes, "target_votes", target_votes)
     dtype = common_dtype(source_votes, target_votes)
     bound = max(1.0, float(np.max(np.abs(target_votes))), float(np.max(np.abs(source_votes))))
-    matched = _Matched([(space_source, space_target)], np.ones(1), labels)
-    options = _Options(levels, check_margins(margins, margin_unit), margin_unit, draws, folds, seed, mesh, progress)
+    matched = _Matched([(space_source, space_target)], np.ones(1), labels, levels)
+    options = _options(np.ones(1), margins, margin_unit, folds, draws, seed, mesh)
     outputs = np.asarray(target_votes, dtype), np.asarray(source_votes, dtype)
-    figures = _sweep_votes(matched, [OutputVoters(bound)], np.ones(1), *outputs, None, options)
+    figures = _sweep_votes(matched, [OutputVoters(bound)], *outputs, None, options, progress)
     return _chosen(figures, criterion)
 
 
@@ -182,17 +175,11 @@ def _chosen(figures: Sweep, criterion: Criterion) -> ValidatedVotes:
     return ValidatedVotes(model_at(figures, choice.grid_index), choice, figures)
 
 
-class _Options(NamedTuple):
-    """What both grids are made with; see `fit_views_validated`."""
-
-    levels: Sequence[float]
-    margins: np.ndarray
-    unit: MarginUnit
-    draws: int
-    folds: int
-    seed: int
-    mesh: jax.sharding.Mesh | None
-    progress: Progress
+def _options(
+    gammas: np.ndarray, margins: Sequence[float], unit: MarginUnit, folds: int, draws: int, seed: int, mesh: Any
+) -> GridOptions:
+    checked = check_margins(margins, unit)
+    return GridOptions(gammas, checked, unit, folds=folds, draws=draws, seed=seed, exact=True, mesh=mesh)
 
 
 class _Matched(NamedTuple):
@@ -202,39 +189,41 @@ class _Matched(NamedTuple):
       spaces: pairs of samples, one or one per view.
       units: of the radii ``[spaces]``, which makes them comparable.
       labels: of the source ``[m_s]``.
+      levels: of PV, that the radii are at.
     """
 
     spaces: list[tuple[np.ndarray, np.ndarray]]
     units: np.ndarray
     labels: np.ndarray
+    levels: Sequence[float]
 
 
 def _sweep_votes(
     matched: _Matched,
     families: Sequence[Any],
-    gammas: np.ndarray,
     learn_at: Any,
     judge_at: Any,
     views: int | None,
-    options: _Options,
+    options: GridOptions,
+    progress: Progress,
 ) -> Sweep:
     """`pvmincq_jax.sweep` with any voters and matchings.
 
     Args:
       matched: the samples to match.
       families: of voters, one per gamma.
-      gammas: what to call them ``[g]``.
       learn_at: the target, as the families take it.
       judge_at: the source, as the families take it.
       views: how many kernels sit on a target point and vote only if it has a label; None if the voters are given ones.
       options: of the grid.
+      progress: a bar.
 
     Returns: a `Sweep`.
     """
     labels, folds = matched.labels, options.folds
     check_folds(folds, int(np.sum(labels < 0)), int(np.sum(labels > 0)))
     # Every space has its own radius for a level of PV: [levels, spaces], the larger the level the smaller.
-    radii = np.stack([grid_radii(*space, options.levels, "pv") for space in matched.spaces], axis=1)
+    radii = np.stack([grid_radii(*space, matched.levels, "pv") for space in matched.spaces], axis=1)
     graphs = [
         space_graph(make_space(*space, ties=labels), float(largest))
         for space, largest in zip(matched.spaces, radii.max(axis=0))
@@ -242,8 +231,7 @@ def _sweep_votes(
     check_any_reach(graphs)
     stacked = np.concatenate([space[0] for space in matched.spaces], axis=1)
     learning = everybody_and_folds(stacked, labels, folds, options.seed)
-    total = len(learning) * len(radii) * (1 + len(gammas))
-    with progress_bar(options.progress, total, "sweep") as advance:
+    with progress_bar(progress, len(learning) * len(radii) * (1 + len(families)), "sweep") as advance:
 
         def carried(kept: np.ndarray, radius: np.ndarray) -> SelfLabels:
             advance(1)
@@ -258,16 +246,6 @@ def _sweep_votes(
         ]
         target = np.concatenate([space[1] / unit for space, unit in zip(matched.spaces, matched.units)], axis=1)
         task = LabelledGrid(learning, found, masks, np.mean(radii / matched.units, axis=1), labels, target)
-        figures = learn_grid(
-            task,
-            families,
-            gammas,
-            options.margins,
-            options.unit,
-            learn_at,
-            judge_at,
-            mesh=options.mesh,
-            advance=advance,
-        )
+        figures = learn_grid(task, families, options._replace(advance=advance), learn_at, judge_at)
     check_solved(figures.status, figures.fold_status)
     return figures

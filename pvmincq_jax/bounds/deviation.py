@@ -20,6 +20,7 @@ from pvmincq_jax._checks import (
     check_rank,
     check_same_dimension,
     check_sample_weights,
+    check_samples,
     is_traced,
 )
 from pvmincq_jax._types import Array, ArrayLike
@@ -75,8 +76,7 @@ def eps_h_within(
     One source point is looked at after the other, so that nothing larger than ``[m_t, n]`` is held, in gradients too.
 
     Args:
-      source: ``[m_s, d]``.
-      target: ``[m_t, d]``.
+      source, target: ``[m_s, d]`` and ``[m_t, d]``.
       source_votes: ``[m_s, n]``.
       target_votes: ``[m_t, n]``.
       radius: above 0, in Euclidean distance.
@@ -88,9 +88,7 @@ def eps_h_within(
       >>> print(eps_h_within(points, points + 1, np.array([[0.25], [1.0]]), np.array([[0.5], [0.5]]), 1.0))
       0.5
     """
-    check_points("source", source)
-    check_points("target", target)
-    check_same_dimension("source", source, "target", target)
+    check_samples(source, target)
     check_points("source_votes", source_votes)
     check_points("target_votes", target_votes)
     for name, votes, points in (("source_votes", source_votes, source), ("target_votes", target_votes, target)):

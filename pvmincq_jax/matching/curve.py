@@ -47,8 +47,7 @@ def pv_curve(source: ArrayLike | None, target: ArrayLike | None, *, metric: Metr
     Holds the pairs up to the last radius in memory, about 30 bytes for each, and two bits for every pair.
 
     Args:
-      source: ``[m_s, d]``.
-      target: ``[m_t, d]``.
+      source, target: ``[m_s, d]`` and ``[m_t, d]``.
       metric: see `pvmincq_jax.match`.
 
     Returns: a `PVCurve`, which agrees with `pvmincq_jax.perturbed_variation` at every radius.
@@ -74,8 +73,7 @@ def bottleneck_radius(
     smaller sample, and any other value below the smallest PV is an error.
 
     Args:
-      source: ``[m_s, d]``.
-      target: ``[m_t, d]``.
+      source, target: ``[m_s, d]`` and ``[m_t, d]``.
       pv: in [0, 1).
       metric: see `pvmincq_jax.match`.
 
@@ -109,8 +107,7 @@ def grid_radii(
     """Absolute radii from levels of PV, fractions of the bottleneck radius, or absolute radii (not in the paper).
 
     Args:
-      source: ``[m_s, d]``.
-      target: ``[m_t, d]``.
+      source, target: ``[m_s, d]`` and ``[m_t, d]``.
       radii: ``[r]``. As PV: the share, in [0, 1), that may stay unmatched of what can be matched at all (for samples of
         one size, PV itself); each gives the smallest radius that reaches it.
       unit: "pv", "bottleneck" or "absolute".

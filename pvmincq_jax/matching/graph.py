@@ -170,8 +170,7 @@ def radius_graph(
     Edges are the pairs with d(x_s, x_t) <= radius, the bound included.
 
     Args:
-      source: ``[m_s, d]``.
-      target: ``[m_t, d]``.
+      source, target: ``[m_s, d]`` and ``[m_t, d]``.
       radius: above 0.
       metric: see `pvmincq_jax.match`.
 

@@ -102,8 +102,7 @@ def match(
     permuting their rows may exchange their partners among them.
 
     Args:
-      source: ``[m_s, d]``.
-      target: ``[m_t, d]``.
+      source, target: ``[m_s, d]`` and ``[m_t, d]``.
       radius: pairs with a distance up to and including it may be matched; above 0.
       seed: a non-negative integer.
       metric: "euclidean", "cityblock" or "chebyshev"; a number p for the Minkowski distance of order p; a symmetric
@@ -137,8 +136,7 @@ def perturbed_variation(
     fall below 1/2 (1 - min(m_s, m_t) / max(m_s, m_t)).
 
     Args:
-      source: ``[m_s, d]``.
-      target: ``[m_t, d]``.
+      source, target: ``[m_s, d]`` and ``[m_t, d]``.
       radius: above 0.
       metric: see `match`.
 

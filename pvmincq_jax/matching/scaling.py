@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pvmincq_jax._checks import check_count, check_finite, check_points, check_positive, check_same_dimension, is_traced
+from pvmincq_jax._checks import check_count, check_finite, check_points, check_positive, check_samples, is_traced
 from pvmincq_jax._distances import root, squared_distances
 from pvmincq_jax._types import Array, ArrayLike
 from pvmincq_jax.matching.spread import MatchedSpread, plan_spread
@@ -40,8 +40,7 @@ def radius_affinity(source: ArrayLike, target: ArrayLike, radius: ArrayLike, sof
     a_st = 1 if |x_s - x_t| <= radius, else 0; with a softness tau, 1 / (1 + exp((|x_s - x_t| / radius - 1) / tau)).
 
     Args:
-      source: ``[m_s, d]``.
-      target: ``[m_t, d]``.
+      source, target: ``[m_s, d]`` and ``[m_t, d]``.
       radius: above 0.
       softness: not negative; 0 for the graph itself, which has no derivative.
 
@@ -51,9 +50,7 @@ def radius_affinity(source: ArrayLike, target: ArrayLike, radius: ArrayLike, sof
       >>> print(radius_affinity(np.array([[0.0]]), np.array([[1.0], [2.0]]), 1.5))
       [[1. 0.]]
     """
-    check_points("source", source)
-    check_points("target", target)
-    check_same_dimension("source", source, "target", target)
+    check_samples(source, target)
     check_positive("radius", radius)
     check_finite("softness", softness)
     if not is_traced(softness) and np.any(np.asarray(softness) < 0):
@@ -145,8 +142,7 @@ def scaled_transport(
     A traced function throughout, differentiable in both samples and the radius, where `pvmincq_jax.pv_transport` draws.
 
     Args:
-      source: ``[m_s, d]``.
-      target: ``[m_t, d]``.
+      source, target: ``[m_s, d]`` and ``[m_t, d]``.
       radius: above 0.
       softness: see `radius_affinity`.
       pairs: see `scaled_matching`; all of the smaller sample when None, which a soft edge always allows and a sharp one

@@ -82,9 +82,7 @@ def self_label(
     different labels coincide, because labels then tell them apart.
 
     Args:
-      source: ``[m_s, d]``.
-      source_labels: ``[m_s]`` in {-1, +1}.
-      target: ``[m_t, d]``.
+      source, source_labels, target: ``[m_s, d]``, ``[m_s]`` in {-1, +1}, and ``[m_t, d]``.
       radius: above 0.
       draws: how many matchings, at least 1.
       seed: a non-negative integer.
@@ -118,9 +116,7 @@ def nn_self_label(
     Source points that tie for the last places share them equally, so the order of the rows does not matter.
 
     Args:
-      source: ``[m_s, d]``.
-      source_labels: ``[m_s]`` in {-1, +1}.
-      target: ``[m_t, d]``.
+      source, source_labels, target: ``[m_s, d]``, ``[m_s]`` in {-1, +1}, and ``[m_t, d]``.
       k: from 1 to m_s.
       soft: False for the majority of the k labels, as a k-NN classifier; True for their mean, in [-1, 1].
       metric: see `pvmincq_jax.match`.

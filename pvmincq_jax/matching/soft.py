@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pvmincq_jax._checks import check_points, check_positive, check_rank, check_same_dimension
+from pvmincq_jax._checks import check_positive, check_rank, check_samples
 from pvmincq_jax._distances import root, squared_distances
 from pvmincq_jax._types import Array, ArrayLike
 
@@ -54,8 +54,7 @@ def soft_matching(
     and there are many of them. As t goes to 0 both changes vanish (if no distance is exactly the radius).
 
     Args:
-      source: ``[m_s, d]``.
-      target: ``[m_t, d]``.
+      source, target: ``[m_s, d]`` and ``[m_t, d]``.
       radius: above 0.
       temperature: t, above 0; from about 0.01 on in float32.
       iterations: of Sinkhorn; more are needed at low temperatures. Derivatives go through them, so that they are those
@@ -69,9 +68,7 @@ def soft_matching(
       [[0.993 0.   ]
        [0.    0.993]]
     """
-    check_points("source", source)
-    check_points("target", target)
-    check_same_dimension("source", source, "target", target)
+    check_samples(source, target)
     check_positive("radius", radius)
     check_positive("temperature", temperature)
     return _soft_matching(*map(jnp.asarray, (source, target, radius, temperature)), iterations)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.spatial import cKDTree
 
-from pvmincq_jax._checks import check_finite, check_points, check_rank, check_same_dimension
+from pvmincq_jax._checks import check_finite, check_points, check_rank, check_samples
 from pvmincq_jax._samples import canonical_order
 from pvmincq_jax._types import ArrayLike
 
@@ -199,8 +199,7 @@ def make_space(
     """Checks two samples and a metric, and puts the points in an order of their own.
 
     Args:
-      source: ``[m_s, d]``.
-      target: ``[m_t, d]``.
+      source, target: ``[m_s, d]`` and ``[m_t, d]``.
       metric: see `pvmincq_jax.match`.
       ties: ``[m_s]``, what else tells coinciding source points apart (their labels), or None.
 
@@ -210,9 +209,7 @@ def make_space(
         return _precomputed(source, target, metric, ties)
     if source is None or target is None:
         raise ValueError("source and target may be None only with metric=Precomputed(distances)")
-    check_points("source", source)
-    check_points("target", target)
-    check_same_dimension("source", source, "target", target)
+    check_samples(source, target)
     x, y = np.asarray(source, dtype=float), np.asarray(target, dtype=float)
     for name, points in (("source", x), ("target", y)):
         if np.abs(points).max() > _LARGEST:

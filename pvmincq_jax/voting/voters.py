@@ -5,14 +5,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from pvmincq_jax._checks import (
-    check_finite,
-    check_points,
-    check_positive,
-    check_rank,
-    check_same_dimension,
-    is_traced,
-)
+from pvmincq_jax._checks import check_finite, check_points, check_positive, check_rank, check_same_dimension, is_traced
 from pvmincq_jax._distances import squared_distances
 from pvmincq_jax._samples import canonical_order
 from pvmincq_jax._types import Array, ArrayLike

@@ -159,11 +159,7 @@ def test_several_draws_give_soft_labels(task):
 def test_progress_counts_to_the_total(task):
     seen = []
     figures = pvm.sweep(
-        task.source,
-        task.source_labels,
-        task.target,
-        **GRID,
-        progress=lambda done, total: seen.append((done, total)),
+        task.source, task.source_labels, task.target, **GRID, progress=lambda done, total: seen.append((done, total))
     )
     total = 4 * 2 * 3  # folds and the whole, radii, one step for matching and one per gamma
     assert {one[1] for one in seen} == {total}
@@ -236,10 +232,7 @@ def test_points_that_fail_are_marked(grid, task):
     radius = grid.radii[0]
     margin = grid.margins[1] * float(fit(task, grid, (0, 0, 1))[2].mu_max)
     figures = pvm.sweep(
-        task.source,
-        task.source_labels,
-        task.target,
-        **(ABSOLUTE | {"radii": [1e-9, radius], "margins": [margin, 2.0]}),
+        task.source, task.source_labels, task.target, **(ABSOLUTE | {"radii": [1e-9, radius], "margins": [margin, 2.0]})
     )
     status = pvm.Status
     np.testing.assert_array_equal(figures.status[0], [[status.BAD_INPUT] * 2])

@@ -49,10 +49,7 @@ def test_sweep(capsys):
     assert [row["points"] for row in rows if row["benchmark"] == "sweep_growth"] == [40]
 
 
-@pytest.mark.parametrize(
-    "methods",
-    [("transport", "OT + SVC"), pytest.param(("label", "SVC"), marks=pytest.mark.long)],
-)
+@pytest.mark.parametrize("methods", [("transport", "OT + SVC"), pytest.param(("label", "SVC"), marks=pytest.mark.long)])
 def test_fit(capsys, methods):
     pytest.importorskip("skada")
     rows = _rows(capsys, "fit", "--methods", *methods)

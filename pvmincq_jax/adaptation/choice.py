@@ -1,0 +1,82 @@
+"""Scores of a grid turned into a choice: the point of least score, by rules that settle ties."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from pvmincq_jax._types import MarginUnit
+from pvmincq_jax.adaptation.labelled import Sweep
+from pvmincq_jax.adaptation.moved_grid import TransportSweep
+
+__all__ = ["Choice", "choose"]
+
+# Scores are sums of a few shares of points: what differs by less than this is equal but for rounding.
+_EQUAL = 1e-9
+
+
+class Choice(NamedTuple):
+    """A point of the grid.
+
+    Attributes:
+      radius: absolute.
+      gamma: absolute.
+      margin: in `margin_unit`.
+      margin_unit: "absolute" or "fraction".
+      grid_index: into the grid, (radius, gamma, margin).
+      score: of that point.
+      scores: of the whole grid ``[r, g, k]``.
+    """
+
+    radius: float
+    gamma: float
+    margin: float
+    margin_unit: MarginUnit
+    grid_index: tuple[int, int, int]
+    score: float
+    scores: np.ndarray
+
+
+def least(scores: np.ndarray) -> np.ndarray:
+    """The points of least score, all those that are equal up to rounding: indices ``[points, axes]``."""
+    if not np.any(np.isfinite(scores)):
+        raise ValueError("scores hold no finite number: no point of the grid can be chosen")
+    able = np.where(np.isfinite(scores), scores, np.inf)
+    return np.argwhere(able <= np.min(able) + _EQUAL)
+
+
+def choose(sweep: Sweep | TransportSweep, scores: np.ndarray) -> Choice:
+    """The point of least score; ties go to the smallest radius, then the smallest gamma, then the largest margin.
+
+    The smallest radius moves labels the shortest way; the smallest gamma is the smoothest vote, and the largest margin
+    the one closest to equal weights.
+
+    Section 3.4.
+
+    Args:
+      sweep: a `Sweep` or a `TransportSweep`.
+      scores: one per point of the grid ``[r, g, k]``; infinite or NaN for points that cannot be chosen.
+
+    Returns: a `Choice`.
+
+    Example:
+      >>> import pvmincq_jax as pvm
+      >>> figures = pvm.sweep(*pvm.datasets.moons_task("30", 0, per_class=8)[:3], margins=[0.5], gammas=[2.0], folds=2)
+      >>> choice = choose(figures, pvm.rs_pv(figures))
+      >>> bool(choice.score == pvm.rs_pv(figures).min()), choice.margin
+      (True, 0.5)
+    """
+    scores = np.asarray(scores, float)
+    if scores.shape != sweep.status.shape:
+        raise ValueError(f"scores must have the grid's shape {sweep.status.shape}; theirs is {scores.shape}")
+    best = least(scores)
+    keys = sweep.radii[best[:, 0]], sweep.gammas[best[:, 1]], -sweep.margins[best[:, 2]]
+    r, g, k = (int(i) for i in best[np.lexsort(keys[::-1])[0]])
+    return Choice(
+        radius=float(sweep.radii[r]),
+        gamma=float(sweep.gammas[g]),
+        margin=float(sweep.margins[k]),
+        margin_unit=sweep.margin_unit,
+        grid_index=(r, g, k),
+        score=float(scores[r, g, k]),
+        scores=scores,
+    )
