@@ -65,6 +65,13 @@ def each_sample(source: ArrayLike, source_labels: ArrayLike, target: ArrayLike, 
     return [samples[k] for k in np.broadcast_to(own.ravel(), count)]
 
 
+def read_grid(
+    kind: type, source: ArrayLike, source_labels: ArrayLike, target: ArrayLike, grid: Sequence[Any]
+) -> tuple[list[Any], list[Sample]]:
+    """The parameters of a grid, read, and the task of each."""
+    return [read_params(kind, params) for params in grid], each_sample(source, source_labels, target, len(grid))
+
+
 def by_gamma(grid: Sequence[Any], fit_rows: Callable[[list[int]], Iterable[Any]]) -> list[Any]:
     """Fits the points of a grid gamma by gamma: ``fit_rows`` gets the numbers of those that share one."""
     models: dict[int, Any] = {}

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pvmincq_jax._types import ArrayLike
-from pvmincq_jax.baselines._form import KernelModel, by_gamma, decision, each_sample, make_grid, read_params
+from pvmincq_jax.baselines._form import KernelModel, by_gamma, decision, make_grid, read_grid
 from pvmincq_jax.baselines._votes import VoteProblem, vote_models
 
 __all__ = ["GRID", "VALIDATION", "MinCqModel", "MinCqParams", "decision", "fit", "fit_grid"]
@@ -55,12 +55,10 @@ def fit_grid(
     Returns: list of `MinCqModel` ``[g]``.
 
     Example:
-      >>> source, labels = np.array([[0.0], [1.0]]), np.array([-1, 1])
-      >>> [int(model.status) for model in fit_grid(source, labels, source, GRID[:2])]
+      >>> [int(one.status) for one in fit_grid(np.array([[0.0], [1.0]]), [-1, 1], np.array([[0.0], [1.0]]), GRID[:2])]
       [0, 0]
     """
-    read = [read_params(MinCqParams, params) for params in grid]
-    samples = each_sample(source, source_labels, target, len(read))
+    read, samples = read_grid(MinCqParams, source, source_labels, target, grid)
 
     def fit_rows(rows: list[int]) -> list[MinCqModel]:
         ones = np.ones(len(samples[0].labels))

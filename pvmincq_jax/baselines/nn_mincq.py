@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pvmincq_jax._types import ArrayLike
-from pvmincq_jax.baselines._form import KernelModel, by_gamma, decision, each_sample, make_grid, read_params
+from pvmincq_jax.baselines._form import KernelModel, by_gamma, decision, make_grid, read_grid
 from pvmincq_jax.baselines._votes import VoteProblem, vote_models
 from pvmincq_jax.matching.selflabel import nn_self_label
 
@@ -61,12 +61,10 @@ def fit_grid(
     Returns: list of `NNMinCqModel` ``[g]``.
 
     Example:
-      >>> source, labels = np.array([[0.0], [1.0]]), np.array([-1, 1])
-      >>> [int(model.status) for model in fit_grid(source, labels, source, GRID[6:8])]
+      >>> [int(one.status) for one in fit_grid(np.array([[0.0], [1.0]]), [-1, 1], np.array([[0.0], [1.0]]), GRID[6:8])]
       [0, 0]
     """
-    read = [read_params(NNMinCqParams, params) for params in grid]
-    samples = each_sample(source, source_labels, target, len(read))
+    read, samples = read_grid(NNMinCqParams, source, source_labels, target, grid)
     given = []
     for sample, params in zip(samples, read):
         k = min(int(params.neighbours), len(sample.labels))
