@@ -104,16 +104,9 @@ def tasks(drawn: bool) -> dict[str, Callable[[int], DomainTask]]:
 
 
 def compute(settings: dict[str, Any], method: str, task: str, run: int) -> dict[str, Any]:
-    """Accuracy of a method on the part of the target that was not learnt from, in per cent.
+    """Accuracy of one of `METHODS` on one of `tasks`, in per cent, on target points that were not learnt from.
 
-    Args:
-      settings: ``seed`` of the first run, and whether the species are ``drawn``.
-      method: of `METHODS`.
-      task: of `tasks`.
-      run: counted from 0.
-
-    Returns:
-      The figure by name.
+    Settings are the ``seed`` of the first run, and whether the species are ``drawn``; runs are counted from 0.
     """
     own = settings["seed"] + run
     data = tasks(settings["drawn"])[task](own)

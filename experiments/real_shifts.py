@@ -73,16 +73,9 @@ GROUPS = {
 
 
 def compute(settings: dict[str, Any], method: str, task: str, run: int) -> dict[str, Any]:
-    """Accuracy of a method on target points that were not learnt from, in per cent.
+    """Accuracy of one of `METHODS` on one of `tasks`, in per cent; for our own, figures of the same grid besides.
 
-    Args:
-      settings: ``seed`` of the first run, and whether it is the ``study``.
-      method: of `METHODS`.
-      task: of `tasks`.
-      run: counted from 0.
-
-    Returns:
-      The figure by name; for our own, those of the same grid too.
+    Settings are the ``seed`` of the first run, and whether it is the ``study``.
     """
     own = settings["seed"] + run
     data = tasks(settings["study"])[task](own)

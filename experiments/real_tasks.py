@@ -4,7 +4,7 @@ A task is drawn from a seed: source, target and test are different images or row
 for the final figure alone. Digits stay in their 64 pixels; measurements are scaled on the source.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache, partial
 from itertools import combinations
 from typing import Any
@@ -150,61 +150,38 @@ def split_task(name: str, variable: str, upwards: bool, seed: int) -> DomainTask
 Maker = partial[DomainTask]
 
 
-def _digits_named(tasks: list[tuple[tuple[int, ...], tuple[int, ...], str]]) -> dict[str, Maker]:
-    def name(digits: tuple[int, ...]) -> str:
-        return "".join(map(str, digits))
+def _digits_named(names: Iterable[str]) -> dict[str, Maker]:
+    """Tasks by what they are called: digits of class +1, a stroke, digits of class -1, and the change."""
 
-    return {f"{name(a)}/{name(b)} {change}": partial(digits_task, a, b, change) for a, b, change in tasks}
+    def make(name: str) -> Maker:
+        digits, change = name.split(" ", 1)
+        positive, negative = (tuple(map(int, side)) for side in digits.split("/"))
+        return partial(digits_task, positive, negative, change)
+
+    return {name: make(name) for name in names}
 
 
-_EVEN, _ODD = (0, 2, 4, 6, 8), (1, 3, 5, 7, 9)
 # Other digits, changes and variables than the reported ones: rules are settled on these.
 STUDIED: dict[str, Maker] = {
-    **_digits_named(
-        [
-            ((3,), (5,), "turned 30°"),
-            ((4,), (9,), "turned 45°"),
-            ((0,), (8,), "turned 60°"),
-            ((1,), (7,), "much thicker"),
-            ((2,), (8,), "thinner"),
-            ((5,), (9,), "much blurred"),
-            ((6,), (8,), "in dim light"),
-            ((2,), (3,), "under a lamp"),
-            ((7,), (9,), "a pixel aside"),
-            ((0, 1, 2, 3, 4), (5, 6, 7, 8, 9), "thicker"),
-            ((0, 1, 2, 3, 4), (5, 6, 7, 8, 9), "under a lamp"),
-        ]
-    ),
+    **_digits_named([
+        "3/5 turned 30°", "4/9 turned 45°", "0/8 turned 60°", "1/7 much thicker", "2/8 thinner", "5/9 much blurred",
+        "6/8 in dim light", "2/3 under a lamp", "7/9 a pixel aside", "01234/56789 thicker", "01234/56789 under a lamp",
+    ]),
     "wine by ash": partial(split_task, "wine", "ash", True),
     "wine by magnesium": partial(split_task, "wine", "magnesium", False),
     "tumours by smoothness": partial(split_task, "breast cancer", "mean smoothness", True),
     "tumours by symmetry": partial(split_task, "breast cancer", "mean symmetry", False),
-}
-DIGITS = _digits_named(
-    [
-        ((3,), (8,), "turned 45°"),
-        ((2,), (7,), "turned 60°"),
-        ((6,), (9,), "turned 30°"),
-        ((1,), (4,), "much thicker"),
-        ((5,), (8,), "thinner"),
-        ((3,), (9,), "much blurred"),
-        ((4,), (7,), "in dim light"),
-        ((1,), (8,), "a pixel aside"),
-        (_EVEN, _ODD, "under a lamp"),
-        (_EVEN, _ODD, "turned 30°"),
-    ]
-)
+}  # fmt: skip
+DIGITS = _digits_named([
+    "3/8 turned 45°", "2/7 turned 60°", "6/9 turned 30°", "1/4 much thicker", "5/8 thinner", "3/9 much blurred",
+    "4/7 in dim light", "1/8 a pixel aside", "02468/13579 under a lamp", "02468/13579 turned 30°",
+])  # fmt: skip
 # Every pair of digits that is not reported, under the changes that are hardest: rules are settled on these too.
 _HARDEST = ("turned 60°", "turned 45°", "a pixel aside", "much thicker", "thinner", "much blurred")
-_SEEN = [make.args[:2] for make in DIGITS.values()]
-PAIRED = _digits_named(
-    [
-        ((a,), (b,), change)
-        for change in _HARDEST
-        for a, b in combinations(range(10), 2)
-        if ((a,), (b,)) not in _SEEN and f"{a}/{b} {change}" not in STUDIED
-    ]
-)
+_REPORTED_PAIRS = {name.split(" ", 1)[0] for name in DIGITS}
+_UNREPORTED = [f"{a}/{b}" for a, b in combinations(range(10), 2) if f"{a}/{b}" not in _REPORTED_PAIRS]
+_HARD = [f"{pair} {change}" for change in _HARDEST for pair in _UNREPORTED]
+PAIRED = _digits_named(name for name in _HARD if name not in STUDIED)
 REPORTED: dict[str, Maker] = {
     **{f"{source} to {target}": partial(penguins_task, source, target) for source, target in PAIRS},
     **DIGITS,

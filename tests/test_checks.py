@@ -40,6 +40,45 @@ def test_what_is_no_number_is_named(name, call, text):
         call(text)
 
 
+def holed(x):
+    x = x.copy()
+    x[3, 1] = np.nan
+    return x
+
+
+@pytest.mark.parametrize(
+    "learn",
+    [
+        lambda *task: pvm.pv_mincq(*task, **POINT),
+        lambda *task: pvm.pv_transport_mincq(*task, **POINT),
+        pvm.sweep,
+        pvm.transport_sweep,
+        pvm.fit_validated,
+        pvm.fit_transport_validated,
+        pvm.learn_map,
+        lambda *task: pvm.cross_validation(svm.fit, svm.decision, *task, svm.GRID[:1]),
+        lambda *task: pvm.reverse_validation(svm.fit, svm.decision, *task, svm.GRID[:1]),
+        lambda *task: pvm.rs_pv_validation(svm.fit, svm.decision, *task, svm.GRID[:1]),
+    ],
+)
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda s, y, t: (holed(s), y, t), "source holds 1 entries that are NaN"),
+        (lambda s, y, t: (s, y, holed(t)), "target holds 1 entries that are NaN"),
+        (lambda s, y, t: (s[:, 0], y, t), "source must be an array of rank 2"),
+        (lambda s, y, t: (s, y, t[:0]), "target is empty"),
+        (lambda s, y, t: (s, y, t[:, :1]), "same number of features"),
+        (lambda s, y, t: (s, y[:-1], t), "source_labels must have one entry"),
+        (lambda s, y, t: (s, (y + 1) / 2, t), "source_labels must be -1 or"),
+        (lambda s, y, t: (s, -np.ones_like(y), t), "source_labels must hold both classes"),
+    ],
+)
+def test_what_is_no_task_is_named(learn, change, message):
+    with pytest.raises(ValueError, match=message):
+        learn(*change(*TASK))
+
+
 def test_parameters_of_another_method_are_named():
     with pytest.raises(ValueError, match="params must be a SvmParams or a mapping of gamma, cost; it is"):
         svm.fit(*TASK, {"gamma": 1.0, "C": 1.0})

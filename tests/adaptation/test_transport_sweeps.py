@@ -8,14 +8,8 @@ import pvmincq_jax as pvm
 from pvmincq_jax.datasets import moons_task
 from tests.problems import clarabel_objective, kernel
 
-GRID = {
-    "radii": [0.6, 1.0, 1.4],
-    "margins": [0.1, 0.4],
-    "gammas": [2.0, 6.0],
-    "draws": 16,
-    "seed": 4,
-    "radius_unit": "bottleneck",
-}
+GRID = {"radii": [0.6, 1.0, 1.4], "margins": [0.1, 0.4], "gammas": [2.0, 6.0], "draws": 16, "seed": 4}
+GRID |= {"radius_unit": "bottleneck"}
 
 
 @pytest.fixture(scope="module")

@@ -62,6 +62,29 @@ def test_help_and_bad_options(name, capsys):
     check_refused(module.main, ["--jobs", "-3"], "--jobs", capsys)
 
 
+@pytest.mark.parametrize(
+    ("name", "arguments", "message"),
+    [
+        ("differentiate", ["--folds", "1"], "--folds must be 0 or at least 2"),
+        ("differentiate", ["--steps", "0"], "--steps: must be a whole number from 1 on"),
+        ("differentiate", ["--seed", "-1"], "--seed: must be a whole number from 0 on"),
+        ("differentiate", ["--task", "sideways"], "task must be a number of degrees"),
+        ("table1", ["--methods", "SVN"], "'SVN' is not available; there are SVM, MinCq"),
+        ("table1", ["--tasks", "25"], "'25' is not available; there are 20, 30"),
+        ("table1", ["--runs", "0"], "whole number from 1 on"),
+        ("table1", ["--jobs", "many"], "whole number from 0 on"),
+        ("figures", ["--task", "45"], "invalid choice: '45'"),
+        ("figures", ["--only", "pictures"], "'pictures' is not available; there are domains"),
+        ("figures", ["--per-class", "2"], "must be a whole number from 5 on; it is '2'"),
+        ("learned_metric", ["--runs", "0"], "must be a whole number from 1 on; it is '0'"),
+        ("learned_metric", ["--levels", "0"], "--levels must be finite and at least 0.001"),
+        ("learned_metric", ["--form", "round"], "invalid choice"),
+    ],
+)
+def test_bad_arguments_are_named(name, arguments, message, capsys):
+    check_refused(importlib.import_module(f"experiments.{name}").main, arguments, message, capsys)
+
+
 def test_names_keep_their_commas():
     parser = command.Command("thing", "A thing.", {"of": ["a"]}, {})
     parser.add_argument("--of", nargs="+", action=command.names(["a", "a, twice", "b"]))

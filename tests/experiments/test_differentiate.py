@@ -10,7 +10,6 @@ import pytest
 import pvmincq_jax as pvm
 from experiments import differentiate
 from pvmincq_jax.datasets import moons_task
-from tests.experiments.commands import check_refused
 
 STEPS = 12
 
@@ -100,19 +99,6 @@ def test_configuration_is_left_alone(done, capsys):
     out = capsys.readouterr().out
     assert "grid's best" in out
     assert f"{done.result['grid_best']:.5f}" in out
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--folds", "1"], "--folds must be 0 or at least 2"),
-        (["--steps", "0"], "--steps: must be a whole number from 1 on"),
-        (["--seed", "-1"], "--seed: must be a whole number from 0 on"),
-        (["--task", "sideways"], "task must be a number of degrees"),
-    ],
-)
-def test_bad_arguments(arguments, message, capsys):
-    check_refused(differentiate.main, arguments, message, capsys)
 
 
 def test_help(capsys):

@@ -39,20 +39,6 @@ def test_texts_of_a_figure_do_not_overlap():
         plt.close(figure)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--task", "45"], "invalid choice: '45'"),
-        (["--only", "pictures"], "'pictures' is not available; there are domains"),
-        (["--per-class", "2"], "must be a whole number from 5 on; it is '2'"),
-    ],
-)
-def test_bad_options_are_named(capsys, arguments, message):
-    with pytest.raises(SystemExit):
-        figures.main(arguments)
-    assert message in capsys.readouterr().err
-
-
 def test_the_command_itself(tmp_path):
     command = [sys.executable, "-W", "ignore", "-m", "experiments.figures", "--out", str(tmp_path), "--only"]
     assert subprocess.run([*command, "domains"], capture_output=True, check=False).returncode == 0

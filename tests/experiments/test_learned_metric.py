@@ -73,15 +73,3 @@ def check_that_finished_runs_are_not_computed_again(folder, monkeypatch, capsys)
 def check_that_results_of_other_settings_are_refused(folder, capsys):
     message = "holds results of other settings: angle is 30.0 in the file and 50.0 now"
     check_refused(learned_metric.main, [*SMALL, "--angle", "50", "--out", str(folder)], message, capsys)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--runs", "0"], "must be a whole number from 1 on; it is '0'"),
-        (["--levels", "0"], "--levels must be finite and at least 0.001"),
-        (["--form", "round"], "invalid choice"),
-    ],
-)
-def test_bad_arguments(arguments, message, capsys):
-    check_refused(learned_metric.main, arguments, message, capsys)

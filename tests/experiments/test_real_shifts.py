@@ -73,13 +73,21 @@ def test_labels_of_the_target_are_not_handed_to_skada(monkeypatch):
 
 
 @pytest.mark.filterwarnings("ignore:Sinkhorn did not converge")
-@pytest.mark.parametrize("method", ["class-regularised OT + SVM", "subspace alignment + SVM"])
-def test_further_peers_find_a_small_translation(method):
+@pytest.mark.parametrize(
+    ("method", "by"),
+    [
+        ("CORAL + SVM", 3.0),
+        ("OT + SVM", 3.0),
+        ("class-regularised OT + SVM", 0.5),
+        ("subspace alignment + SVM", 0.5),
+    ],
+)
+def test_peers_find_a_translation(method, by):
     rng = np.random.default_rng(1)
     labels = np.repeat([1.0, -1.0], 20)
     source, target = (rng.normal(size=(40, 4)) * 0.3 + labels[:, None] for _ in range(2))
-    decide = peers.PEERS[method](source, labels, target[rng.permutation(40)] + 0.5, 0)
-    assert np.mean(np.asarray(decide(target + 0.5)) * labels > 0) > 0.9
+    decide = peers.PEERS[method](source, labels, target[rng.permutation(40)] + by, 0)
+    assert np.mean(np.asarray(decide(target + by)) * labels > 0) > 0.9
 
 
 def test_rules_of_the_study_see_no_target_label(monkeypatch):

@@ -113,21 +113,6 @@ def test_what_a_quick_look_has():
     assert (options.runs, options.tasks, options.seed) == (3, ["20", "80"], 2014)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--methods", "SVN"], "'SVN' is not available; there are SVM, MinCq"),
-        (["--tasks", "25"], "'25' is not available; there are 20, 30"),
-        (["--runs", "0"], "whole number from 1 on"),
-        (["--jobs", "many"], "whole number from 0 on"),
-    ],
-)
-def test_bad_options_are_named(capsys, arguments, message):
-    with pytest.raises(SystemExit):
-        table1.main(arguments)
-    assert message in capsys.readouterr().err
-
-
 @pytest.mark.usefixtures("one_gamma")
 @pytest.mark.parametrize("name", list(METHODS))
 def test_rows_sorted_by_class_change_nothing(name, monkeypatch):
