@@ -72,6 +72,13 @@ def check_same_dimension(
         )
 
 
+def check_rows(name: str, votes: ArrayLike, points: ArrayLike) -> None:
+    """Votes on these points."""
+    check_points(name, votes)
+    if np.shape(votes)[0] != np.shape(points)[0]:
+        raise ValueError(f"{name} must have one row per point ({np.shape(points)[0]}); it has {np.shape(votes)[0]}")
+
+
 def check_labels(name: str, value: ArrayLike, length: int, *, soft: bool, both_classes: bool = False) -> None:
     """Labels in {-1, +1}, or in [-1, 1] when soft; both classes present when asked."""
     check_length(name, value, length, "sample point")
@@ -121,11 +128,10 @@ def check_not_negative(name: str, value: ArrayLike) -> None:
         raise ValueError(f"{name} must not be negative; it is {value}")
 
 
-def check_vector(name: str, values: ArrayLike | Sequence[float]) -> np.ndarray:
-    """A list of positive numbers, at least one, as an array."""
+def check_list(name: str, values: ArrayLike | Sequence[float]) -> np.ndarray:
+    """A list of numbers, at least one, as an array."""
     values = np.asarray(check_numbers(name, values), float)
     check_rank(name, values, 1)
-    check_positive(name, values)
     if not np.size(values):
         raise ValueError(f"{name} is empty")
     return values
@@ -168,10 +174,7 @@ def check_margins(values: ArrayLike | Sequence[float], unit: MarginUnit, name: s
     """A list of margins in a unit, as an array ``[k]``."""
     if unit not in ("fraction", "absolute"):
         raise ValueError(f"margin_unit must be 'fraction' or 'absolute'; it is {unit!r}")
-    margins = np.asarray(check_numbers(name, values), float)
-    check_rank(name, margins, 1)
-    if not margins.size:
-        raise ValueError(f"{name} is empty")
+    margins = check_list(name, values)
     largest, what = (1.0, "1] as a fraction of mu_max") if unit == "fraction" else (np.inf, "mu_max]")
     if not np.all((margins > 0) & (margins <= largest) & (margins < np.inf)):
         raise ValueError(f"{name} must be in (0, {what}; it holds {', '.join(f'{value:g}' for value in margins)}")

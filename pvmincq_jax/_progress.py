@@ -18,10 +18,7 @@ _LONG = 3.0
 def progress_bar(progress: Progress, total: int, name: str) -> Iterator[Callable[[int], None]]:
     """Gives a function to call with the number of steps just done; safe to call from several threads.
 
-    Args:
-      progress: True, False, None (long work at a terminal only), or a function of steps done and steps in all.
-      total: steps in all.
-      name: what is going on.
+    Progress is True, False, None (long work at a terminal only), or a function of steps done and steps in all.
     """
     lock, start, done = threading.Lock(), time.monotonic(), 0
     shown = progress is True or (progress is None and sys.stderr.isatty())

@@ -40,12 +40,6 @@ def canonical_order(points: np.ndarray, labels: np.ndarray | None = None) -> np.
     Rows that are equal in all of it are interchangeable, so whatever is computed in this order is blind to the order
     in which the rows came.
 
-    Args:
-      points: ``[m, d]``.
-      labels: ``[m]`` or None.
-
-    Returns: row numbers ``[m]``.
-
     Example:
       >>> canonical_order(np.array([[2.0, 0.0], [1.0, 5.0], [1.0, 3.0]]))
       array([2, 1, 0])
@@ -61,15 +55,7 @@ def canonical_order(points: np.ndarray, labels: np.ndarray | None = None) -> np.
 
 
 def prepare(source: ArrayLike, source_labels: ArrayLike, target: ArrayLike) -> Sample:
-    """Checks a task and puts its rows into canonical order.
-
-    Args:
-      source: ``[m_s, d]``.
-      source_labels: ``[m_s]`` in {-1, +1}, both classes present; or numbers from 0 of more than two classes.
-      target: ``[m_t, d]``.
-
-    Returns: a `Sample`.
-    """
+    """Checks a task and puts its rows into canonical order; labels may be numbers from 0 of more than two classes."""
     kinds = np.unique(source_labels)
     if kinds.size > 2 and np.array_equal(kinds, np.arange(kinds.size)):
         check_samples(source, target)
@@ -84,12 +70,6 @@ def prepare(source: ArrayLike, source_labels: ArrayLike, target: ArrayLike) -> S
 
 def fold_numbers(points: np.ndarray, labels: np.ndarray | None, folds: int, seed: int) -> np.ndarray:
     """Deals the rows of a sample into folds of equal size, and of equal class ratio where there are labels.
-
-    Args:
-      points: ``[m, d]``.
-      labels: ``[m]``, or None for an unlabelled sample.
-      folds: how many.
-      seed: of the shuffle.
 
     Returns: the fold of each row ``[m]``, which follows the row when rows are permuted.
 
@@ -117,11 +97,6 @@ def spread_rows(points: np.ndarray, most: int, seed: int) -> np.ndarray:
 
     The first is drawn evenly, each next one in proportion to its squared distance from the nearest of those before it.
     No two of them coincide. A shorter list is the beginning of a longer one.
-
-    Args:
-      points: ``[m, d]``.
-      most: how many at most.
-      seed: of the draws.
 
     Returns:
       Row numbers ``[n]``, in the order in which they were drawn; all of them, in their own order, if m <= most. The

@@ -80,17 +80,8 @@ def plot_transfer(estimator: Any, *, features: tuple[int, int] = (0, 1), ax: Any
     matched = np.isin(np.arange(len(target)), pairs.target)
     starts, ends = source[pairs.source], target[pairs.target]
     shade = 0.15 + 0.75 * pairs.weights / np.max(pairs.weights)
-    ax.quiver(
-        *starts.T,
-        *(ends - starts).T,
-        angles="xy",
-        scale_units="xy",
-        scale=1,
-        width=0.0025,
-        color="black",
-        alpha=shade,
-        zorder=0,
-    )
+    arrows: dict[str, Any] = {"angles": "xy", "scale_units": "xy", "scale": 1, "width": 0.0025}
+    ax.quiver(*starts.T, *(ends - starts).T, color="black", alpha=shade, zorder=0, **arrows)
     for name, rows, look in _classes(estimator):
         ax.scatter(*source[rows].T, s=22, linewidths=0.5, label=f"source, class {name}", **look)
     crosses: dict[str, Any] = {"marker": "x", "s": 24, "linewidths": 0.9}

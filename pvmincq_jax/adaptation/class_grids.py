@@ -28,13 +28,9 @@ _WITHOUT_RADII = ("gammas", "margins", "margin_unit", "source_labels", "target",
 
 
 def by_class(sweep: Sweep, labels: np.ndarray) -> tuple[Sweep, ...]:
-    """The grid of each class, from one whose radii are those of the first class, then of the second, and so on.
+    """The grid of each class, from that of `label_grid` or `own_grid` on labels ``[c, m_s]``.
 
-    Args:
-      sweep: of `label_grid` or `own_grid`.
-      labels: of each class against the rest ``[c, m_s]``.
-
-    Returns: c of them. A point of the grid is solved if all classes are.
+    A point of the grid is solved if all classes are.
     """
     radii = len(sweep.radii) // len(labels)
     views = []
@@ -79,15 +75,7 @@ def class_scores(sweeps: Sequence[Any], criterion: Callable[[Any], np.ndarray]) 
     1/2 sum_c criterion_c. A point whose prediction is wrong is wrong for two classes, so that half the sum of the risks
     is the risk of the prediction, half the sum of the cuts is the share of neighbours with another prediction, and for
     two classes all of it is the criterion of two. In a product PV is a factor of every class's part already, and
-    `map_price` has it whole.
-
-    Args:
-      sweeps: of each class.
-      criterion: of a grid of two classes, with PV as a term.
-
-    Returns:
-      Scores ``[r, g, k]``; infinite where a class has no label. Those of the criterion itself for one grid, of two
-      classes.
+    `map_price` has it whole. Scores ``[r, g, k]`` are infinite where a class has no label.
     """
     count = len(sweeps)
     if count == 1:
@@ -121,20 +109,9 @@ def fit_transport_classes(
     part: float | None,
     names: np.ndarray,
 ) -> tuple[PVMinCq, Choice, tuple[TransportSweep, ...]]:
-    """`pvmincq_jax.fit_transport_validated` of more than two classes, on checked arrays.
+    """`pvmincq_jax.fit_transport_validated` on labels ``[c, m_s]`` of each class against the rest.
 
-    Args:
-      source: ``[m_s, d]``.
-      labels: of each class against the rest ``[c, m_s]``.
-      target: ``[m_t, d]``.
-      moves: which maps; the shares of the classes follow from ``ratio``.
-      options: of the grid.
-      criterion: of a grid of two classes.
-      ratio: "source", or the shares of all classes in the target, in the order of ``names``.
-      part: of the grid that votes; None for the best point alone.
-      names: of the classes.
-
-    Returns: the votes, the point chosen, and the grid of each class.
+    The ratio is "source", or the shares of all classes in the target, in the order of their names.
     """
     shares = _class_shares(ratio, names)
     makers = plan_moves(source, class_numbers(labels).astype(source.dtype), target, moves._replace(shares=shares))

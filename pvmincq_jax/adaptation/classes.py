@@ -44,13 +44,7 @@ def as_heavy(labels: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.nd
 
     With p = (1 + l) / 2 the share of the class in a label and P its mean, the point is of the class with weight
     w p / P / 2 and of the rest with w (1 - p) / (1 - P) / 2. The new weight is the sum of the two, the new label their
-    difference over the sum.
-
-    Args:
-      labels: in [-1, 1], ``[..., m]``.
-      weights: ``[..., m]``.
-
-    Returns: labels and weights ``[..., m]``. Where one side is empty, the other is all there is.
+    difference over the sum, both ``[..., m]``. Where one side is empty, the other is all there is.
 
     Example:
       >>> labels, weights = as_heavy(np.array([1.0, -1.0, -1.0, 0.0]), np.array([1.0, 1.0, 1.0, 0.0]))
@@ -68,11 +62,6 @@ def ahead(values: np.ndarray) -> np.ndarray:
     """How far each class is ahead of the best other one ``[c, ...]``: above 0 for the largest vote, below 0 for others.
 
     Of equal votes the first class has the largest, as in a prediction. NaN for all classes where one is not a number.
-
-    Args:
-      values: of the votes, in one scale ``[c, ...]``.
-
-    Returns: ``[c, ...]``.
 
     Example:
       >>> ahead(np.array([[0.5, 0.0], [0.2, -0.5], [-0.4, -0.1]]))
@@ -93,15 +82,7 @@ def lanes_ahead(
 ) -> np.ndarray:
     """`ahead` on the lanes of a grid; with two classes, which are one lane, the values themselves.
 
-    Args:
-      values: of the votes ``[L, k, m]``; lanes count folds, then classes, then radii.
-      mu_max: the lanes' largest margins ``[L]``.
-      margins: ``[k]``.
-      unit: of the margins.
-      classes: c, or 1 for the labels of two classes.
-      radii: how many.
-
-    Returns: ``[L, k, m]``.
+    Values ``[L, k, m]`` in units of their margins; lanes, with mu_max ``[L]``, count folds, then classes, then radii.
     """
     if classes == 1:
         return values

@@ -25,18 +25,9 @@ _MOST_ON_HOST = 1000
 def learn_vote(
     family: Any, votes: np.ndarray, found: SelfLabels, mask: np.ndarray, radius: Any, margin: float, unit: MarginUnit
 ) -> PVMinCq:
-    """MinCq on one labelled sample (step 3); it is an error if there is no vote.
+    """MinCq on one labelled sample (step 3) with votes ``[m, n]``, of which the mask ``[n]`` lets some take part.
 
-    Args:
-      family: of the voters.
-      votes: theirs on the learning points ``[m, n]``.
-      found: labels and weights of these points.
-      mask: which voters take part ``[n]``.
-      radius: to be kept with the result.
-      margin: to solve at.
-      unit: of the margin.
-
-    Returns: a `PVMinCq`.
+    It is an error if there is no vote. The radius is kept with the result.
     """
     margins = check_margins([margin], unit, "margin")
     figures = _solve_one(votes, Lanes(found.labels[None], found.weights[None], mask[None]), margins, unit)
@@ -128,13 +119,8 @@ def model_at(sweep: Any, index: tuple[int, int, int], *, exact: bool = True, eve
 def class_model(sweeps: Sequence[Any], index: tuple[int, int, int]) -> PVMinCq:
     """The votes of all classes at one point of the grid; see `pvmincq_jax.model_at`.
 
-    Args:
-      sweeps: of each class.
-      index: (radius, gamma, margin).
-
-    Returns:
-      A `PVMinCq`; of more than two classes with weights ``[c, n]``, scaled to the smallest of the classes' margins,
-      with margin, mu_max, c_bound and kkt_residual ``[c]``, and with labels ``[c, m]``.
+    Of more than two classes with weights ``[c, n]``, scaled to the smallest of the classes' margins, with margin,
+    mu_max, c_bound and kkt_residual ``[c]``, and with labels ``[c, m]``.
     """
     models = [model_at(sweep, index, even=len(sweeps) > 1) for sweep in sweeps]
     if len(models) == 1:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from pvmincq_jax._checks import check_vector
+from pvmincq_jax._checks import check_list, check_positive
 from pvmincq_jax._types import ArrayLike, MarginUnit
 from pvmincq_jax.adaptation.seats import MOST_VOTERS
 from pvmincq_jax.voting.families import VoterKind, on_points
@@ -51,4 +51,6 @@ def grid_gammas(gammas: ArrayLike | Sequence[float] | None, target: np.ndarray, 
         if gammas is not None:
             raise ValueError(f"gammas are for Gaussian voters (voters='rbf'); they are {gammas}")
         return np.array([np.nan])
-    return default_gammas(target) if gammas is None else check_vector("gammas", gammas)
+    gammas = default_gammas(target) if gammas is None else check_list("gammas", gammas)
+    check_positive("gammas", gammas)
+    return gammas

@@ -35,12 +35,7 @@ class Seats(NamedTuple):
     source_rows: np.ndarray
 
     def mask(self, matched: np.ndarray, learning: np.ndarray) -> np.ndarray:
-        """Which voters take part ``[n]``: those that stand for a matched target point, or sit on a learnt source point.
-
-        Args:
-          matched: target points with a label ``[m_t]``, bool.
-          learning: source points learnt from ``[m_s]``, bool.
-        """
+        """Which voters take part ``[n]``: those of matched target ``[m_t]`` and learnt source points ``[m_s]``."""
         standing = np.zeros(len(self.points) - len(self.source_rows), bool)
         if standing.size:
             standing[self.of_target[matched]] = True
@@ -61,15 +56,7 @@ def seat_voters(
 ) -> Seats:
     """Seats on target points, source points, or both: on all of them, or on so many that `spread_rows` draws.
 
-    Args:
-      voters: whose; those that do not sit on points look at all of them.
-      source: ``[m_s, d]``.
-      target: ``[m_t, d]``.
-      centers: "target", "source" or "both".
-      most: voters at most.
-      seed: of the draws.
-
-    Returns: `Seats`.
+    Voters that do not sit on points look at all of them.
     """
     if centers not in ("target", "source", "both"):
         raise ValueError(f"centers must be 'target', 'source' or 'both'; it is {centers!r}")
@@ -88,8 +75,7 @@ def seat_voters(
 def seat_moved(voters: VoterKind, transport: Transport, most: int, seed: int) -> tuple[np.ndarray, np.ndarray | None]:
     """Seats on moved points: on all, of which the matched ones vote, or on so many that stand for the matched ones.
 
-    Returns:
-      Points ``[n, d]``, as many at every radius, and which of them vote ``[n]``; None for all, whatever their number.
+    Points ``[n, d]``, as many at every radius, and which of them vote ``[n]``; None for all, whatever their number.
     """
     moved, matched = np.asarray(transport.moved), np.asarray(transport.weights) > 0
     if not on_points(voters):

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from pvmincq_jax._checks import check_margins, check_points, check_same_dimension
+from pvmincq_jax._checks import check_margins, check_rows, check_same_dimension
 from pvmincq_jax._progress import Progress, progress_bar
 from pvmincq_jax._samples import check_folds
 from pvmincq_jax._types import ArrayLike, MarginUnit, common_dtype
@@ -80,13 +80,8 @@ def fit_views_validated(
         its radii are means over the views in units of their scales.
       draws: matchings per fold and radius.
       levels: of PV, see `pvmincq_jax.grid_radii`; with ``matching="each"``, of the PV in each view.
-      margins: to choose from.
-      multiples: of one over the median squared distance.
-      folds: of the source.
-      seed: of folds and matchings.
-      margin_unit: "fraction" of mu_max, or "absolute".
-      mesh: see `pvmincq_jax.sweep`.
-      progress: see `pvmincq_jax.sweep`.
+      multiples: of one over the median squared distance, to choose from.
+      margins, folds, seed, margin_unit, mesh, progress: as in `pvmincq_jax.sweep`.
 
     Returns: `ValidatedVotes`.
 
@@ -136,14 +131,7 @@ def fit_votes_validated(
         points flatters itself on them: give its votes on folds that it was not learnt from.
       target_votes: ``[m_t, n]``.
       criterion: from a `pvmincq_jax.Sweep` to scores; its only gamma is 1, which nothing depends on.
-      draws: matchings per fold and radius.
-      levels: of PV, see `pvmincq_jax.grid_radii`.
-      margins: to choose from.
-      folds: of the source.
-      seed: of folds and matchings.
-      margin_unit: "fraction" of mu_max, or "absolute".
-      mesh: see `pvmincq_jax.sweep`.
-      progress: see `pvmincq_jax.sweep`.
+      draws, levels, margins, folds, seed, margin_unit, mesh, progress: as in `fit_views_validated`.
 
     Returns: `ValidatedVotes`; the points of its model are votes, as with `adapt_votes`.
 
@@ -156,10 +144,8 @@ def fit_votes_validated(
       (2,)
     """
     (space_source,), (space_target,), labels = check_views_task([source], source_labels, [target])
-    for name, given, points in (("source_votes", source_votes, source), ("target_votes", target_votes, target)):
-        check_points(name, given)
-        if np.shape(given)[0] != np.shape(points)[0]:
-            raise ValueError(f"{name} must have one row per point ({np.shape(points)[0]}); it has {np.shape(given)[0]}")
+    check_rows("source_votes", source_votes, source)
+    check_rows("target_votes", target_votes, target)
     check_same_dimension("source_votes", source_votes, "target_votes", target_votes)
     dtype = common_dtype(source_votes, target_votes)
     bound = max(1.0, float(np.max(np.abs(target_votes))), float(np.max(np.abs(source_votes))))
@@ -207,18 +193,10 @@ def _sweep_votes(
     options: GridOptions,
     progress: Progress,
 ) -> Sweep:
-    """`pvmincq_jax.sweep` with any voters and matchings.
+    """`pvmincq_jax.sweep` with any voters, one family per gamma, and any matchings.
 
-    Args:
-      matched: the samples to match.
-      families: of voters, one per gamma.
-      learn_at: the target, as the families take it.
-      judge_at: the source, as the families take it.
-      views: how many kernels sit on a target point and vote only if it has a label; None if the voters are given ones.
-      options: of the grid.
-      progress: a bar.
-
-    Returns: a `Sweep`.
+    Learnt at the target and judged at the source, both as the families take them. So many views have a kernel on each
+    target point, which votes only if it has a label; None if the voters are given ones.
     """
     labels, folds = matched.labels, options.folds
     check_folds(folds, int(np.sum(labels < 0)), int(np.sum(labels > 0)))

@@ -18,6 +18,7 @@ from pvmincq_jax._checks import (
     check_points,
     check_positive,
     check_rank,
+    check_rows,
     check_same_dimension,
     check_sample_weights,
     check_samples,
@@ -89,11 +90,8 @@ def eps_h_within(
       0.5
     """
     check_samples(source, target)
-    check_points("source_votes", source_votes)
-    check_points("target_votes", target_votes)
-    for name, votes, points in (("source_votes", source_votes, source), ("target_votes", target_votes, target)):
-        if np.shape(votes)[0] != np.shape(points)[0]:
-            raise ValueError(f"{name} must have one row per point ({np.shape(points)[0]}); it has {np.shape(votes)[0]}")
+    check_rows("source_votes", source_votes, source)
+    check_rows("target_votes", target_votes, target)
     check_same_dimension("source_votes", source_votes, "target_votes", target_votes, "voters")
     check_positive("radius", radius)
     largest, nearest = _largest_within(*map(jnp.asarray, (source, target, source_votes, target_votes, radius)))

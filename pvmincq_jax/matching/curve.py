@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pvmincq_jax._checks import check_numbers, check_positive, check_rank
+from pvmincq_jax._checks import check_list, check_numbers, check_positive
 from pvmincq_jax._types import ArrayLike, RadiusUnit
 from pvmincq_jax.matching.matching import pv_of
 from pvmincq_jax.matching.radii import path_lengths
@@ -119,10 +119,7 @@ def grid_radii(
       >>> grid_radii(np.array([[0.0], [1.0]]), np.array([[1.5], [3.0]]), [0.0, 0.5], "pv")
       array([0.5, 2. ])
     """
-    values = np.asarray(check_numbers("radii", radii), float)
-    check_rank("radii", values, 1)
-    if not values.size:
-        raise ValueError("radii is empty")
+    values = check_list("radii", radii)
     if unit == "absolute":
         check_positive("radii", values)
         return np.sort(values)

@@ -98,10 +98,6 @@ def _restrict(name: str, rows: np.ndarray | None, vertex_rows: np.ndarray) -> tu
     return kept, number, position[vertex_rows[kept]]
 
 
-def _starts(rows: np.ndarray, size: int) -> np.ndarray:
-    return np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=size))])
-
-
 def space_graph(space: Space, radius: float) -> RadiusGraph:
     """The pairs of a space with distance at most the radius."""
     check_positive("radius", radius)
@@ -110,7 +106,7 @@ def space_graph(space: Space, radius: float) -> RadiusGraph:
     radius = float(radius)
     rows, columns, lengths = _tree_edges(space, radius) if _tree_pays(space, radius) else _all_edges(space, radius)
     nearest = np.nan if lengths.size else space.smallest()
-    starts = _starts(rows, space.source_rows.size)
+    starts = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=space.source_rows.size))])
     return RadiusGraph(starts, columns, lengths, space.source_rows, space.target_rows, radius, nearest)
 
 

@@ -36,13 +36,9 @@ _LARGEST = float(np.finfo(float).max)
 
 
 def path_lengths(space: Space, needed: Sequence[int] | np.ndarray) -> np.ndarray:
-    """The radius at which a maximum matching first has so many pairs.
+    """The radius at which a maximum matching first has so many pairs, for increasing numbers of them, 1 at least.
 
-    Args:
-      space: two samples.
-      needed: numbers of pairs, increasing, from 1 to the size of the smaller sample.
-
-    Returns: a radius for each number, 0 if coinciding points suffice.
+    It is 0 if coinciding points suffice.
     """
     if space.source_rows.size > space.target_rows.size:
         space = space.flipped()

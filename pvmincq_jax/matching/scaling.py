@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pvmincq_jax._checks import check_count, check_finite, check_points, check_positive, check_samples, is_traced
+from pvmincq_jax._checks import check_count, check_not_negative, check_points, check_positive, check_samples, is_traced
 from pvmincq_jax._distances import root, squared_distances
 from pvmincq_jax._types import Array, ArrayLike
 from pvmincq_jax.matching.spread import MatchedSpread, plan_spread
@@ -39,12 +39,7 @@ def radius_affinity(source: ArrayLike, target: ArrayLike, radius: ArrayLike, sof
 
     a_st = 1 if |x_s - x_t| <= radius, else 0; with a softness tau, 1 / (1 + exp((|x_s - x_t| / radius - 1) / tau)).
 
-    Args:
-      source, target: ``[m_s, d]`` and ``[m_t, d]``.
-      radius: above 0.
-      softness: not negative; 0 for the graph itself, which has no derivative.
-
-    Returns: ``[m_s, m_t]`` in [0, 1].
+    ``[m_s, m_t]`` in [0, 1]. A softness of 0 is the graph itself, which has no derivative.
 
     Example:
       >>> print(radius_affinity(np.array([[0.0]]), np.array([[1.0], [2.0]]), 1.5))
@@ -52,9 +47,7 @@ def radius_affinity(source: ArrayLike, target: ArrayLike, radius: ArrayLike, sof
     """
     check_samples(source, target)
     check_positive("radius", radius)
-    check_finite("softness", softness)
-    if not is_traced(softness) and np.any(np.asarray(softness) < 0):
-        raise ValueError(f"softness must not be negative; it is {softness}")
+    check_not_negative("softness", softness)
     # Points that coincide stay within the radius whichever way they move: their root's derivative of 0 is right.
     ratio = root(squared_distances(source, target)) / radius
     soft = jnp.asarray(softness, ratio.dtype)

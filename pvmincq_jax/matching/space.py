@@ -198,12 +198,7 @@ def make_space(
 ) -> Space:
     """Checks two samples and a metric, and puts the points in an order of their own.
 
-    Args:
-      source, target: ``[m_s, d]`` and ``[m_t, d]``.
-      metric: see `pvmincq_jax.match`.
-      ties: ``[m_s]``, what else tells coinciding source points apart (their labels), or None.
-
-    Returns: a `Space`.
+    Ties ``[m_s]`` are what else tells coinciding source points apart: their labels.
     """
     if isinstance(metric, Precomputed):
         return _precomputed(source, target, metric, ties)

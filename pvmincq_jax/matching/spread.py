@@ -136,14 +136,8 @@ def _spread(
 ) -> MatchedSpread:
     """The equations of `matched_spread`, for any way to hold pairs.
 
-    Args:
-      pair_weights: p.
-      total: from numbers of pairs, their sums by source point.
-      at_source: from numbers of source points, those of the pairs.
-      means: from p_st / P_s, z ``[m_s, d]``.
-      squares: from z, the |x_t - z_s|^2 of the pairs.
-      root: of numbers of pairs.
-      xp: NumPy or JAX's NumPy.
+    ``total`` sums numbers of pairs by source point, ``at_source`` goes back to the pairs, ``means`` takes p_st / P_s to
+    z ``[m_s, d]``, and ``squares`` z to the |x_t - z_s|^2 of the pairs.
     """
     weights = total(pair_weights)
     share = pair_weights / at_source(xp.where(weights > 0, weights, 1.0))

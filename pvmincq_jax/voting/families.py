@@ -164,17 +164,7 @@ VoterKind = Literal["rbf", "stumps"] | Voters | Sequence[Callable[[Any], Any]]
 
 
 def make_voters(voters: VoterKind, points: np.ndarray, gamma: float | None, stumps: int = 10) -> Any:
-    """The family that ``voters=`` names.
-
-    Args:
-      voters: "rbf" for Gaussian kernels on the points, "stumps" for stumps between them; a list of functions; or a
-        family.
-      points: ``[m, d]``.
-      gamma: of the kernels; not read otherwise.
-      stumps: thresholds per feature; not read otherwise.
-
-    Returns: a family.
-    """
+    """The family that ``voters=`` names: kernels on the points ``[m, d]``, so many stumps per feature, or the given."""
     if isinstance(voters, str):
         if voters == "rbf":
             check_positive("gamma", gamma)

@@ -21,11 +21,6 @@ def solve_jaxopt(problem: BoxQP) -> BoxQPSolution:
 
     The Hessian and the equality are divided by their norms. BoxOSQP is a first-order method: on ill-conditioned
     votes it stops at its step limit far from the answer, which the caller's own residual then tells.
-
-    Args:
-      problem: a `BoxQP`.
-
-    Returns: a `BoxQPSolution`.
     """
     with warnings.catch_warnings():
         # jaxopt is unmaintained, and says so on import.
