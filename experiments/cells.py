@@ -52,15 +52,9 @@ def accuracy(values: Any, labels: np.ndarray) -> Any:
 def compute(settings: dict[str, Any], method: str, task: str, run: int) -> dict[str, Any]:
     """Draws the task, tunes the method, and only then looks at the test sample.
 
-    Args:
-      settings: of the table, and ``oracle``: also find the grid's best point in hindsight, for methods that offer it.
-      method: of `METHODS`.
-      task: of the moons.
-      run: counted from 0.
-
-    Returns:
-      The figures of the cell. ``accuracy`` is in per cent; it is None, with a ``note``, where all self-labels were the
-      same.
+    Settings are those of the table, and ``oracle``: also find the grid's best point in hindsight, for methods that
+    offer it. Runs are counted from 0. The ``accuracy`` is in per cent; it is None, with a ``note``, where all
+    self-labels were the same.
     """
     own = Settings(**{name: settings[name] for name in Settings._fields})
     data = own.draw(task, run)

@@ -64,17 +64,7 @@ class Followed(NamedTuple):
 
 
 def make_problem(target: np.ndarray, found: pvm.SelfLabels, folds: int, seed: int) -> Problem:
-    """Deals the self-labelled points into folds; with no folds, the points learnt from are those judged on.
-
-    Args:
-      target: ``[m, d]``.
-      found: its self-labels.
-      folds: 0, or at least 2.
-      seed: of the folds.
-
-    Returns:
-      A `Problem`.
-    """
+    """Deals the self-labelled points ``[m, d]`` into folds; with 0 of them, those learnt from are those judged on."""
     if not folds:
         return Problem(target, found.labels, found.weights[None], found.weights[None])
     numbers = np.full(len(target), -1)
@@ -94,12 +84,7 @@ def to_point(gamma: float, fraction: float) -> jax.Array:
 def criterion(point: jax.Array, problem: Problem) -> jax.Array:
     """Mean over the folds of the C-bound on the fold, at MinCq's solution on the others; NaN if one is not solved.
 
-    Args:
-      point: (log gamma, logit of the margin as a fraction of mu_max) ``[2]``.
-      problem: a `Problem`.
-
-    Returns:
-      A scalar, differentiable in the point.
+    The point is (log gamma, logit of the margin as a fraction of mu_max) ``[2]``.
     """
     gamma, fraction = jnp.exp(point[0]), jax.nn.sigmoid(point[1])
     votes = pvm.rbf_votes(problem.target, problem.target, gamma)
@@ -124,17 +109,7 @@ def grid_values(problem: Problem, gammas: np.ndarray, fractions: np.ndarray) -> 
 
 
 def follow(start: jax.Array, problem: Problem, steps: int, rate: float = 0.1) -> Followed:
-    """Follows the gradient by Adam, with steps that shrink to nothing.
-
-    Args:
-      start: a point, see `criterion`.
-      problem: a `Problem`.
-      steps: how many.
-      rate: the length of the first ones.
-
-    Returns:
-      A `Followed`; it ends early where the criterion is no number.
-    """
+    """Follows the gradient by Adam, with steps that shrink to nothing; ends early where the criterion is no number."""
     optimiser = optax.adam(optax.cosine_decay_schedule(rate, steps))
     state, point = optimiser.init(start), start
     points, values = [], []
@@ -174,18 +149,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def run(task: str, seed: int, per_class: int, folds: int, steps: int) -> dict[str, Any]:
-    """Sweeps, chooses the radius, and follows the gradient from the grid's best gamma and margin.
-
-    Args:
-      task: see `experiments.moons.moons_task`.
-      seed: of samples, matchings and folds.
-      per_class: points per class and domain.
-      folds: see `make_problem`.
-      steps: of the gradient.
-
-    Returns:
-      All figures by name, ready for JSON.
-    """
+    """Sweeps, chooses the radius, and follows the gradient from the grid's best gamma and margin; figures by name."""
     sample = moons_task(task, seed, per_class=per_class)
     arguments = sample.source, sample.source_labels, sample.target
     with jax.enable_x64(True):

@@ -19,16 +19,9 @@ _APART = 3.0
 
 
 def drawn_task(source_size: int, target_size: int, seed: int, test_size: int = 600) -> DomainTask:
-    """Draws one pair of domains, scaled on the source.
+    """Draws one pair of domains of m_s and m_t points, scaled on the source.
 
-    Args:
-      source_size: m_s.
-      target_size: m_t.
-      seed: of everything.
-      test_size: points of the target domain for the final figure.
-
-    Returns:
-      A `DomainTask`. The target is moved by 3 to 6 units, and each of its features is scaled by a factor near 1.
+    The target is moved by 3 to 6 units, and each of its features is scaled by a factor near 1.
     """
     rng = np.random.default_rng(seed)
     axes = np.linalg.qr(rng.normal(size=(4, 4)))[0]

@@ -261,15 +261,9 @@ def _alone(cell: Cell, begin: Callable[[Cell], Outcome]) -> Outcome:
 
 
 def on_one_core(function: Callable[[], None]) -> int:
-    """Calls a function with one thread on one core: for a command without workers.
+    """Calls a command, which reads its own options, with one thread on one core; returns 0.
 
-    The command is started anew in this process, since its libraries have counted the cores by now.
-
-    Args:
-      function: the command, which reads its own options.
-
-    Returns:
-      0.
+    It is started anew in this process, since its libraries have counted the cores by now.
     """
     if any(os.environ.get(name) != value for name, value in ONE_THREAD.items()):
         os.environ.update(ONE_THREAD)

@@ -70,15 +70,7 @@ _LEAST = 0.75
 
 
 def look(shift: Shift | Species, seed: int = 3) -> dict[str, float]:
-    """The accuracy that each rule chooses on a task, with 16 matchings; the best of the grid, and the median.
-
-    Args:
-      shift: the task.
-      seed: of folds and matchings.
-
-    Returns:
-      Shares, by rule.
-    """
+    """The accuracy that each rule chooses on a task, with 16 matchings; the best of the grid, and the median."""
     if isinstance(shift, Species):
         data = drawn_task(shift.source_size, shift.target_size, shift.seed)
     else:

@@ -49,13 +49,8 @@ GRID: dict[str, Any] = {
 def noisy_moons(level: float, seed: int, settings: Settings) -> DomainTask:
     """The rotated moons with eight more features, Gaussian with the same deviation in both domains.
 
-    Args:
-      level: standard deviation of each.
-      seed: of the moons and, with the level, of the noise.
-      settings: angle and sizes.
-
-    Returns:
-      A `DomainTask` of ten features; the first two are the moons'.
+    The level is that deviation; the seed is of the moons and, with the level, of the noise. The first two of the ten
+    features are the moons'.
     """
     task = moons_task(str(settings.angle), seed, per_class=settings.per_class, test_size=settings.test_size)
     rng = np.random.default_rng([seed, round(1000 * level)])
@@ -113,16 +108,7 @@ def _learned_figures(learned: pvm.LearnedMap, task: DomainTask, seconds: float) 
 
 
 def compute(settings: dict[str, Any], level: float, run: int) -> dict[str, Any]:
-    """All methods on one draw of one level.
-
-    Args:
-      settings: of the table, a `Settings` by name.
-      level: of the noise.
-      run: counted from 0.
-
-    Returns:
-      Figures by method, and what learning did to the map.
-    """
+    """All methods on one draw of one level of noise, counted from 0, and what learning did to the map."""
     form, seed = settings["form"], settings["seed"] + run
     task = noisy_moons(level, seed, Settings(**{name: settings[name] for name in Settings._fields}))
     arguments = task.source, task.source_labels, task.target

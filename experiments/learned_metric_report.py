@@ -54,16 +54,7 @@ def _runs(records: Sequence[dict[str, Any]], method: str, level: float, figure: 
 
 
 def as_markdown(records: Sequence[dict[str, Any]], levels: Sequence[float], settings: Settings) -> str:
-    """Tables of accuracy, PV, eps_H and of what learning did, a column a level.
-
-    Args:
-      records: of the runs that are asked for.
-      levels: of the noise.
-      settings: of the table.
-
-    Returns:
-      Markdown.
-    """
+    """Tables of accuracy, PV, eps_H and of what learning did, a column a level of noise."""
     columns = [f"{level:g}" for level in levels]
 
     def table(methods: Sequence[str], figure: str, digits: int) -> str:

@@ -220,13 +220,6 @@ METHODS: dict[str, Method] = {
 
 
 def grid_fingerprint(name: str) -> str:
-    """Twelve hexadecimal digits that change with a method's grid, folds, draws or criterion.
-
-    Args:
-      name: in `METHODS`.
-
-    Returns:
-      The digits.
-    """
+    """Twelve hexadecimal digits that change with a method's grid, folds, draws or criterion."""
     text = json.dumps(METHODS[name].grid(), sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:12]

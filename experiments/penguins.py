@@ -65,13 +65,7 @@ def load() -> dict[str, tuple[np.ndarray, np.ndarray]]:
 def penguins_task(source: str, target: str, seed: int) -> DomainTask:
     """One run of one pair of species; rows in random order, scaled on the source.
 
-    Args:
-      source: a species.
-      target: another.
-      seed: of the split of the target's birds.
-
-    Returns:
-      A `DomainTask`, whose target and test are the two halves.
+    The seed splits the target's birds into target and test.
     """
     birds = load()
     rng = np.random.default_rng([seed, SPECIES.index(source), SPECIES.index(target)])

@@ -113,14 +113,7 @@ def _rows(records: dict[tuple[str, str], list[dict[str, Any]]], methods: Sequenc
 
 
 def picture(rows: Rows) -> Any:
-    """A dot for each row and task, with its standard error; tasks in order, groups apart.
-
-    Args:
-      rows: accuracies of all runs, by row and task.
-
-    Returns:
-      A Matplotlib figure.
-    """
+    """A dot for each row and task, with its standard error; tasks in order, groups apart."""
     columns = list(next(iter(rows.values())))
     figure, axis = plt.subplots(figsize=(7.5, 0.42 * len(columns) + 1.8))
     markers = "osv^D<>Pp*h"

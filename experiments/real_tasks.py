@@ -95,13 +95,7 @@ def digits_task(
 def moons_unequal(task: str, rarer: int, seed: int) -> DomainTask:
     """The moons with a source of even classes, and a target in which class +1 is so many times rarer.
 
-    Args:
-      task: degrees as text, or "translation".
-      rarer: how many times.
-      seed: of the draw.
-
-    Returns:
-      A `DomainTask` of 300 source and 300 target points, and 1 500 test points, about.
+    300 points a domain, and 1 500 test points, about.
     """
     source = moons_task(task, seed)
     streams = [np.random.default_rng(one) for one in np.random.SeedSequence([seed, rarer]).spawn(2)]

@@ -315,13 +315,7 @@ def plot(report: Report) -> Any:
 
 
 def write_report(report: Report, out: Path, seconds: float) -> None:
-    """Prints the table and writes its files.
-
-    Args:
-      report: what to write.
-      out: the folder.
-      seconds: how long this start took, for the last printed line.
-    """
+    """Prints the table, with the seconds that this start took, and writes its files."""
     bold = (lambda text: f"\x1b[1m{text}\x1b[0m") if sys.stdout.isatty() else (lambda text: f"*{text}*")
     print("\n" + as_text(report, bold))
     for ending, text in {"md": as_markdown(report), "csv": as_csv(report), "tex": as_latex(report)}.items():

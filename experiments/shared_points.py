@@ -65,15 +65,7 @@ class SharedTask(NamedTuple):
 
 
 def shared_task(scene: str, seed: int) -> SharedTask:
-    """Draws a task.
-
-    Args:
-      scene: "stray" or "excess".
-      seed: of the draw.
-
-    Returns:
-      A `SharedTask`, rows in random order.
-    """
+    """Draws a task of the scene "stray" or "excess", rows in random order."""
     rng = np.random.default_rng(seed)
     moons, labels = draw_moons(100, rng)
     if scene == "stray":
@@ -106,16 +98,7 @@ LEARNERS = {"SVM": _svm, "PV-MinCq": _pv_mincq}
 
 
 def compute(settings: dict[str, Any], scene: str, run: int) -> dict[str, Any]:
-    """Precision of the rankings and accuracy of the halves.
-
-    Args:
-      settings: ``seed`` of the first run.
-      scene: see `shared_task`.
-      run: counted from 0.
-
-    Returns:
-      ``figures`` by name, in per cent.
-    """
+    """Precision of the rankings and accuracy of the halves, in per cent, by name; ``seed`` is that of run 0."""
     own = settings["seed"] + run
     task = shared_task(scene, own)
     shared = pvm.shared_points(task.source, task.target, seed=own)

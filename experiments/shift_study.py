@@ -148,15 +148,7 @@ def _quarter(sweep: pvm.TransportSweep, data: DomainTask) -> float:
 
 
 def look(task: Task, seed: int = 3) -> dict[str, float]:
-    """The accuracy that each rule reaches on a task, the best of the grid, and the median.
-
-    Args:
-      task: of `SETS`.
-      seed: of the matchings.
-
-    Returns:
-      Shares, by rule.
-    """
+    """The accuracy that each rule reaches on a task, the best of the grid, and the median."""
     data = _makers()[task.shape](task.seed)
     given = data.source, data.source_labels, data.target
     if task.shape.endswith(":1"):

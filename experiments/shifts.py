@@ -64,17 +64,7 @@ class Shift(NamedTuple):
 
 
 def draw_shape(shape: str, per_class: int, noise: float, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Draws a shape at rest, class +1 first.
-
-    Args:
-      shape: of `SHAPES`.
-      per_class: points of each class.
-      noise: standard deviation in each coordinate.
-      rng: where the randomness comes from.
-
-    Returns:
-      points ``[2 per_class, 2]`` and labels ``[2 per_class]``.
-    """
+    """Draws one of `SHAPES` at rest, class +1 first: points ``[2 per_class, 2]`` and labels ``[2 per_class]``."""
     u, v = rng.uniform(0, np.pi, (2, per_class))
 
     def circle(angle: np.ndarray, radius: float | np.ndarray = 1.0) -> np.ndarray:
@@ -100,15 +90,7 @@ def draw_shape(shape: str, per_class: int, noise: float, rng: np.random.Generato
 
 
 def shifted_task(shift: Shift, test_per_class: int = 400) -> DomainTask:
-    """Draws a task.
-
-    Args:
-      shift: what makes it.
-      test_per_class: fresh target points of each class; digits are tested on all target images.
-
-    Returns:
-      A `DomainTask`.
-    """
+    """Draws a task, with so many fresh test points of each class; digits are tested on all target images."""
     if shift.shape == "digits":
         return digits_task(shift)
     turn = np.deg2rad(shift.angle)

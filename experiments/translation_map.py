@@ -62,17 +62,10 @@ QUICK |= {"closest": 1, "runs": 2}
 
 
 def translation_cell(settings: dict[str, Any], method: str, direction: float, length: float, run: int) -> dict:
-    """A method on one translation; of NN-MinCq only whether its labels are all of one class.
+    """The ``accuracy`` of a method in per cent, or whether NN-MinCq is ``degenerate``: its labels are all of one class.
 
-    Args:
-      settings: ``seed`` of the first run, ``per_class`` and ``test_size``.
-      method: of `COMPARED`, or NN-MinCq.
-      direction: of the translation, in degrees, anticlockwise from the first axis.
-      length: of the translation.
-      run: counted from 0.
-
-    Returns:
-      ``accuracy`` in per cent, or whether it is ``degenerate``.
+    The direction is in degrees, anticlockwise from the first axis. Settings are the ``seed`` of run 0, ``per_class``
+    and ``test_size``.
     """
     turn, seed = np.deg2rad(direction), settings["seed"] + run
     away = (float(length * np.cos(turn)), float(length * np.sin(turn)))
@@ -94,17 +87,7 @@ def _gapped(per_class: int, noise: float, gap: float, rng: np.random.Generator) 
 
 
 def moons_cell(settings: dict[str, Any], noise: float, gap: float, run: int) -> dict[str, Any]:
-    """The SVM's row of Table 1 on other moons.
-
-    Args:
-      settings: see `translation_cell`.
-      noise: of the moons.
-      gap: what is added to the distance between the two half-circles.
-      run: counted from 0.
-
-    Returns:
-      ``accuracy`` in per cent at each angle.
-    """
+    """The SVM's row of Table 1, in per cent at each angle, on moons of another noise and so much farther apart."""
     seed = settings["seed"] + run
     source_rng, *test_rngs = (np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(1 + len(ANGLES)))
     source, labels = _gapped(settings["per_class"], noise, gap, source_rng)

@@ -60,18 +60,7 @@ def drawn_matching(source: np.ndarray, target: np.ndarray, radius: float, draws:
 
 
 def cost_matching(source: np.ndarray, target: np.ndarray, radius: float, draws: int, seed: int) -> np.ndarray:
-    """The mean of maximum matchings of least cost at random costs ``[m_s, m_t]``.
-
-    Args:
-      source: ``[m_s, d]``.
-      target: ``[m_t, d]``.
-      radius: of the graph.
-      draws: how many.
-      seed: of the costs.
-
-    Returns:
-      Shares of the draws.
-    """
+    """The mean of maximum matchings of least cost at random costs: shares of the draws ``[m_s, m_t]``."""
     graph, rng = _graph(source, target, radius), np.random.default_rng(seed)
     plan = np.zeros(graph.shape)
     for _ in range(draws):
@@ -166,16 +155,10 @@ def _compare(law: str, shift: Shift, draws: int = 64) -> dict[str, Any]:
 
 
 def compute(settings: dict[str, Any], table: str, row: Any, task: int) -> dict[str, Any]:
-    """One row of the first table, one task of a row of the second, or one law on a task of the third.
+    """One row of the first table, one task of a row of the second, or one law on a task of the third, as shares.
 
-    Args:
-      settings: ``graphs`` of the first table, and ``draws`` of each.
-      table: "graphs", "draws" or "laws".
-      row: multiple of the bottleneck radius, draws, or law.
-      task: of `tasks`; 0 in the first table.
-
-    Returns:
-      ``figures``, as shares.
+    The table is "graphs", "draws" or "laws"; its row a multiple of the bottleneck radius, draws, or a law. Settings are
+    ``graphs`` of the first table, and ``draws`` of each.
     """
     if table == "graphs":
         return {"figures": _small_graphs(settings, row)}

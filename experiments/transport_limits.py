@@ -55,17 +55,7 @@ def _target(case: str, per_class: int, rng: np.random.Generator) -> tuple[np.nda
 
 
 def limits_task(case: str, seed: int, per_class: int = 150, test_size: int = 1500) -> DomainTask:
-    """One draw of a case.
-
-    Args:
-      case: of `CASES`.
-      seed: of the draw.
-      per_class: half of the points of each domain.
-      test_size: fresh target points.
-
-    Returns:
-      A `DomainTask`.
-    """
+    """One draw of one of `CASES`, twice ``per_class`` points a domain."""
     if case not in CASES:
         raise ValueError(f"case must be one of {', '.join(CASES)}; it is {case!r}")
     streams = [np.random.default_rng(one) for one in np.random.SeedSequence(seed).spawn(3)]
@@ -82,16 +72,9 @@ def _fit(settings: dict[str, Any], method: str, case: str, run: int) -> tuple[Do
 
 
 def compute(settings: dict[str, Any], method: str, case: str, run: int) -> dict[str, Any]:
-    """Accuracy in per cent and the criterion that the method chose by.
+    """Accuracy in per cent and the criterion that a method of Table 1 chose by, in one of `CASES`.
 
-    Args:
-      settings: ``seed`` of the first run, and ``per_class``.
-      method: of Table 1.
-      case: of `CASES`.
-      run: counted from 0.
-
-    Returns:
-      Both by name.
+    Settings are the ``seed`` of run 0, and ``per_class``.
     """
     task, fitted = _fit(settings, method, case, run)
     return {"accuracy": float(accuracy(fitted.decision(task.test), task.test_labels)), "criterion": fitted.criterion}
@@ -112,14 +95,7 @@ def _region(axis: Any, fitted: Fitted, around: np.ndarray) -> None:
 
 
 def picture(settings: dict[str, Any]) -> Any:
-    """A column a case: the two domains of the first run above, the moved source points and the vote below.
-
-    Args:
-      settings: see `compute`.
-
-    Returns:
-      A Matplotlib figure.
-    """
+    """A column a case: the two domains of the first run above, the moved source points and the vote below."""
     figure, axes = plt.subplots(2, len(CASES), figsize=(3.0 * len(CASES), 6.2), squeeze=False)
     for (above, below), case in zip(axes.T, CASES):
         task, fitted = _fit(settings, OURS, case, 0)

@@ -102,16 +102,7 @@ def _against_carried(sweep: pvm.TransportSweep) -> np.ndarray:
     return np.mean(np.sign(sweep.target_values) != np.sign(np.array(carried))[:, None, None], axis=-1)
 
 
-def _cut(sweep: pvm.TransportSweep, neighbours: int | None = None) -> np.ndarray:
-    return pvm.neighbour_disagreement(sweep, neighbours)
-
-
-def _gap(sweep: pvm.TransportSweep) -> np.ndarray:
-    return pvm.class_ratio_gap(sweep)
-
-
-def _risk(sweep: pvm.TransportSweep) -> np.ndarray:
-    return pvm.moved_risk(sweep)
+_cut, _gap, _risk = pvm.neighbour_disagreement, pvm.class_ratio_gap, pvm.moved_risk
 
 
 def first_criterion(sweep: pvm.TransportSweep) -> np.ndarray:
@@ -183,15 +174,7 @@ def chosen_by(rules: Mapping[str, Callable[[Any], np.ndarray]], sweep: Any, accu
 
 
 def look(shift: Shift, seed: int = 3) -> dict[str, float]:
-    """The accuracy that each rule chooses on a task, the best of the grid, and the median.
-
-    Args:
-      shift: the task.
-      seed: of the matchings.
-
-    Returns:
-      Shares, by rule.
-    """
+    """The accuracy that each rule chooses on a task, the best of the grid, and the median."""
     data = shifted_task(shift)
     given = data.source, data.source_labels, data.target
     sweep = pvm.transport_sweep(*given, seed=seed, exact=False, progress=False)

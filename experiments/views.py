@@ -61,13 +61,9 @@ class ViewsTask(NamedTuple):
 
 
 def edges(images: np.ndarray) -> np.ndarray:
-    """Histograms of the directions of grey-level gradients in the four quarters of an image, of length 1.
+    """Histograms ``[m, 32]`` of the directions of grey-level gradients in the quarters of images ``[m, 8, 8]``.
 
-    Args:
-      images: ``[m, 8, 8]``.
-
-    Returns:
-      ``[m, 32]``: eight directions a quarter; a gradient counts by its length, shared between the two nearest.
+    Eight directions a quarter, all of length 1; a gradient counts by its length, shared between the two nearest.
     """
     down, right = np.gradient(images, axis=(1, 2))
     length = np.hypot(right, down)
@@ -89,16 +85,7 @@ def _shifted(images: np.ndarray, shift: str) -> np.ndarray:
 
 
 def views_task(shift: str, seed: int, size: int = 150) -> ViewsTask:
-    """Draws digits for the source and other digits for target and test.
-
-    Args:
-      shift: "lamp" or "moved".
-      seed: of the draw.
-      size: of source and target; all other digits are test points.
-
-    Returns:
-      A `ViewsTask`.
-    """
+    """Draws so many digits for source and target, and all others for the test, under the shift "lamp" or "moved"."""
     data = load_digits()
     order = np.random.default_rng(seed).permutation(len(data.target))
     images, labels = data.images[order] / 16.0, np.where(data.target[order] % 2 == 0, 1.0, -1.0)
@@ -172,15 +159,9 @@ ROWS: dict[str, Callable[[ViewsTask, int], tuple[float | None, float]]] = {
 
 
 def compute(settings: dict[str, Any], row: str, run: int) -> dict[str, Any]:
-    """Accuracies on the test digits, in per cent.
+    """Accuracies on the test digits, in per cent, without and with adaptation, of one of `ROWS`, or None.
 
-    Args:
-      settings: ``shift`` and ``size``, see `views_task`, and the ``seed`` of the first run.
-      row: of `ROWS`.
-      run: counted from 0.
-
-    Returns:
-      ``accuracy``: without and with adaptation; None where there is nothing to compare.
+    Settings are ``shift`` and ``size``, see `views_task`, and the ``seed`` of run 0.
     """
     seed = settings["seed"] + run
     with jax.enable_x64(True):
