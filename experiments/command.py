@@ -13,7 +13,6 @@ from experiments.engine import available_cores
 
 __all__ = ["Command", "as_table", "mean_and_error", "names", "note", "number", "write"]
 
-SEED = 2014
 _EPILOG = """\
 OUT/results.jsonl gets a line as soon as a cell is finished, and the tables are made of its lines alone. Started again
 after being stopped in any way, or with more runs, the command goes on where the file ends; at most the cells at work

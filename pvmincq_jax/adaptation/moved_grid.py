@@ -102,11 +102,11 @@ def learn_on_moved(
       The grid of each row of labels. Of several, values say by how much a class is ahead of the best other one, and a
       point of the grid is solved if all classes are.
     """
-    gammas, margins, unit, voters = options[:4]
+    gammas, margins, unit, exact = options.gammas, options.margins, options.unit, options.exact
     how: Any = {"unit": unit, "mesh": options.mesh, "advance": options.advance}
     classes = len(source_labels)
-    seats = [seat_moved(voters, one, options.most_voters, options.seed) for one in transports]
-    families = [[make_voters(voters, places, float(g)) for g in gammas] for places, _ in seats]
+    seats = [seat_moved(options.voters, one, options.most_voters, options.seed) for one in transports]
+    families = [[make_voters(options.voters, places, float(g)) for g in gammas] for places, _ in seats]
     flat = [(one, family) for one, row in zip(transports, families) for family in row]
 
     # The classes of a radius and gamma are neighbours, and share the cost of its votes.
@@ -135,7 +135,6 @@ def learn_on_moved(
     weights = np.repeat(np.stack([np.asarray(one.weights) for one, _ in flat]), classes, axis=0)
     sample = (labels, weights) if classes == 1 else as_heavy(labels, weights)
     lanes = Lanes(*sample, np.repeat(mask, len(gammas) * classes, axis=0))
-    exact = options.exact
     if exact is None:
         exact = not is_large(labels.shape[1], lambda: votes(len(gammas) - 1))
     if exact:

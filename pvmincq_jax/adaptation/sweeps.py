@@ -1,7 +1,6 @@
 """The whole grid of the form that carries labels: folds x radii x gammas x margins, in one call.
 
-Matchings are drawn on the host, once per fold and radius. An unmatched point has weight 0 and the voters of a fold's
-own points are masked, so that every fold and radius is a lane of one shape; the engine solves them gamma by gamma.
+Matchings are drawn on the host, once per fold and radius; `pvmincq_jax.adaptation.labelled` learns on what they carry.
 """
 
 from collections.abc import Sequence

@@ -123,7 +123,7 @@ def transport_sweep(
       ratio: the share of +1 in the target, which the source is brought to by repeating and leaving out rows before the
         samples are matched, see `pvmincq_jax.estimate_ratio`; None: the classes are as frequent as in the source.
 
-    Returns: a `TransportSweep`, marked by status as a `Sweep` is.
+    Returns: a `TransportSweep`; what could not be solved is marked, or an error, as in `pvmincq_jax.sweep`.
 
     Example:
       >>> import pvmincq_jax as pvm
