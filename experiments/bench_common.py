@@ -1,6 +1,5 @@
 """What the benchmarks share: timing side by side, peak memory, and printing rows as text or as JSON."""
 
-import contextlib
 import json
 import sys
 import threading
@@ -8,12 +7,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import jax
 import numpy as np
 
-from experiments.engine import available_cores
-
-__all__ = ["PeakMemory", "best_seconds", "cvxopt_box", "device_for_each_core", "emit", "versions"]
+__all__ = ["PeakMemory", "best_of_turns", "best_seconds", "cvxopt_box", "emit", "versions"]
 
 # Seconds.
 _TURN = 0.5
@@ -104,8 +100,12 @@ def emit(row: dict[str, Any], as_json: bool) -> None:
     print("  ".join(cells), flush=True)
 
 
-def device_for_each_core() -> int:
-    """Asks JAX for a CPU device for each core, before it starts; later there is what there is. How many there are."""
-    with contextlib.suppress(RuntimeError):
-        jax.config.update("jax_num_cpu_devices", len(available_cores()))
-    return jax.device_count()
+def best_of_turns(ways: dict[str, Callable[[], Any]], turns: int) -> dict[str, float]:
+    """The least seconds of each way, of some turns in which each runs once."""
+    best = dict.fromkeys(ways, np.inf)
+    for _ in range(turns):
+        for name, way in ways.items():
+            start = time.perf_counter()
+            way()
+            best[name] = min(best[name], time.perf_counter() - start)
+    return best

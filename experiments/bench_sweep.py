@@ -1,8 +1,9 @@
 """The whole grid end to end, beside the same grid in a loop over general QP solvers, and as the samples grow.
 
 cvxopt comes twice: ``cvxopt`` is given the box as a dense matrix, as it comes from NumPy arrays, and ``cvxopt_sparse``
-as a sparse one, the fastest way we know to call it. The loops solve over the matched points alone, on one core; ours
-goes over a device for each core, and over one device beside it.
+as a sparse one, the fastest way we know to call it. The loops solve over the matched points alone, on one core, at
+given radii; ours is given the same radii, and uses all cores, as it does by default. Beside it: with one call at a time
+(a mesh of one device), to three digits as fits solve it, and with the search of the radii.
 """
 
 import argparse
@@ -16,7 +17,8 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 import pvmincq_jax as pvm
-from experiments.bench_common import PeakMemory, cvxopt_box, device_for_each_core, emit, versions
+from experiments.bench_common import PeakMemory, best_of_turns, cvxopt_box, emit, versions
+from experiments.engine import available_cores
 from pvmincq_jax.adaptation.seats import everybody_and_folds
 from pvmincq_jax.datasets import moons_task
 
@@ -30,7 +32,7 @@ TOLERANCE = {"cvxopt": 1e-10, "piqp": 1e-9}
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of ``benchmark sweep``."""
     parser.add_argument("--quick", action="store_true", help="small sizes, in seconds")
-    parser.add_argument("--repeats", type=int, default=2, help="runs of our sweep; the best counts")
+    parser.add_argument("--repeats", type=int, default=5, help="runs of our sweep; the best counts")
     parser.add_argument("--seed", type=int, default=0)
 
 
@@ -106,35 +108,29 @@ def run(arguments: argparse.Namespace) -> None:
     task = moons_task("40", arguments.seed, per_class=per_class)
 
     gammas = pvm.default_gammas(task.target)[: 1 if arguments.quick else None]
-    cores = device_for_each_core()
+    one_device = jax.sharding.Mesh(np.array(jax.devices()[:1]), ("lanes",))
 
-    def ours(devices: int, exact: bool = True) -> pvm.Sweep:
-        mesh = jax.sharding.Mesh(np.array(jax.devices()[:devices]), ("lanes",))
-        given: dict[str, Any] = {"gammas": gammas, "seed": arguments.seed, "progress": False, "mesh": mesh}
-        given["exact"] = exact
+    def ours(**options: Any) -> pvm.Sweep:
+        given: dict[str, Any] = {"gammas": gammas, "seed": arguments.seed, "progress": False, "exact": True, **options}
         return pvm.sweep(task.source, task.source_labels, task.target, **given)
 
     start = time.perf_counter()
     with PeakMemory() as memory:
-        grid = ours(cores)
+        grid = ours()
     first = time.perf_counter() - start
     ways: dict[str, Callable[[], pvm.Sweep]] = {
-        "seconds": lambda: ours(cores),
-        "one_device_seconds": lambda: ours(1),
-        "three_digits_seconds": lambda: ours(cores, exact=False),  # as fits solve it, on all cores
+        "seconds": lambda: ours(radii=grid.radii),
+        "with_radii_seconds": ours,
+        "one_at_a_time_seconds": lambda: ours(radii=grid.radii, mesh=one_device),
+        "three_digits_seconds": lambda: ours(radii=grid.radii, exact=False),
     }
-    ours(1)
-    best = dict.fromkeys(ways, np.inf)
-    for _ in range(arguments.repeats):
-        for name, way in ways.items():
-            start = time.perf_counter()
-            way()
-            best[name] = min(best[name], time.perf_counter() - start)
+    ours(mesh=one_device)
+    best = best_of_turns(ways, arguments.repeats)
     row: dict[str, Any] = {
         "benchmark": "sweep",
         "points": 2 * per_class,
         "qps": int(grid.status.size + grid.fold_status.size),
-        "cores": cores,
+        "cores": len(available_cores()),
         **best,
         "first_call_seconds": first,
         "kkt_residual": float(np.nanmax(np.r_[grid.kkt_residual.ravel(), grid.fold_kkt_residual.ravel()])),

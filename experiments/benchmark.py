@@ -14,7 +14,7 @@ from experiments.engine import on_one_core
 
 _BENCHMARKS = {
     "classes": "fits of the transport form on as many points of two, three and five classes",
-    "devices": "a grid on one device, and over a mesh of a device for each core",
+    "devices": "a grid on one device, over a mesh of a device for each core, and in threads",
     "fit": "whole fits by default at a user's sizes: seconds, memory and accuracy, beside SVC and OT + SVC",
     "matching": "matchings beside SciPy's Dinic, the PV curve, and many draws from one graph",
     "qp": "MinCq beside cvxopt, PIQP, Clarabel and BoxOSQP, and how its time grows with the voters",

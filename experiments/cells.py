@@ -1,11 +1,13 @@
 """The cells of Table 1: one method on one task in one run."""
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from experiments.methods import METHODS, grid_fingerprint
-from pvmincq_jax.datasets import TRANSLATION, DomainTask, moons_task
+
+if TYPE_CHECKING:
+    from pvmincq_jax.datasets import DomainTask
 
 __all__ = ["Settings", "TableCell", "accuracy", "compute", "conditions"]
 
@@ -33,13 +35,17 @@ class Settings(NamedTuple):
     test_size: int = 1500
     noise: float = 0.05
 
-    def draw(self, task: str, run: int = 0) -> DomainTask:
+    def draw(self, task: str, run: int = 0) -> "DomainTask":
         """The samples of a task in a run."""
+        from pvmincq_jax.datasets import moons_task  # and JAX: see `experiments.methods`
+
         return moons_task(task, self.seed + run, per_class=self.per_class, test_size=self.test_size, noise=self.noise)
 
 
 def conditions(settings: Settings, method: str) -> dict[str, Any]:
     """What must agree for two cells of a method to stand in one table."""
+    from pvmincq_jax.datasets import TRANSLATION
+
     grid = {f"the grid of {method}": grid_fingerprint(method)}
     return {**settings._asdict(), "translation": list(TRANSLATION), **grid}
 

@@ -22,9 +22,8 @@ import numpy as np
 from experiments.cells import Settings, TableCell
 from experiments.command import as_table, mean_and_error
 from experiments.engine import Cell
-from experiments.methods import METHODS, PAPER
+from experiments.methods import METHODS, PAPER, TASKS
 from experiments.results import library_versions
-from pvmincq_jax.datasets import TASKS
 
 __all__ = ["Report", "Summary", "as_csv", "as_latex", "as_markdown", "as_text", "plot", "summarise", "write_report"]
 

@@ -1,6 +1,7 @@
 """What all long commands do: compute the cells that their file does not hold yet, and say how far they are."""
 
 import argparse
+import importlib
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -27,6 +28,7 @@ class Study(NamedTuple):
       conditions: from a cell to what must agree besides, in place of ``settings``.
       options: for the work alone, without a part in the conditions.
       order: see `experiments.engine.Order`.
+      meanwhile: modules that the command needs in the end, loaded while the workers start.
     """
 
     work: str
@@ -37,6 +39,7 @@ class Study(NamedTuple):
     conditions: Callable[[Cell], dict[str, Any]] | None = None
     options: dict[str, Any] = {}  # noqa: RUF012
     order: Order = Order()
+    meanwhile: Sequence[str] = ()
 
     def name(self, cell: Cell) -> str:
         """A cell as the progress lines show it."""
@@ -133,9 +136,13 @@ def _compute(study: Study, results: ResultsFile, options: argparse.Namespace) ->
     shared = {"work": study.work, "settings": study.settings | study.options, "cache": options.cache}
     progress = _Progress(study, missing, results.records)
     places = {"jobs": options.jobs, "dask": options.dask}
-    run = run_cells(
-        "experiments.results:measure", missing, shared=shared, order=study.order, at_work=progress.at_work, **places
-    )
+
+    def at_work(cells: list[Cell]) -> None:
+        progress.at_work(cells)
+        for module in study.meanwhile:
+            importlib.import_module(module)
+
+    run = run_cells("experiments.results:measure", missing, shared=shared, order=study.order, at_work=at_work, **places)
 
     def keep(outcome: Outcome) -> tuple[dict[str, Any] | None, str]:
         if outcome.error:

@@ -16,10 +16,8 @@ from typing import Any
 from experiments.cells import Settings, TableCell, conditions
 from experiments.command import Command, names, number
 from experiments.engine import Order
-from experiments.methods import METHODS
-from experiments.report import Report, write_report
+from experiments.methods import METHODS, TASKS
 from experiments.study import Study, run_study
-from pvmincq_jax.datasets import TASKS
 
 __all__ = ["main"]
 
@@ -68,8 +66,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         lambda cell: conditions(settings, str(cell[0])),
         {"oracle": options.oracle},
         ORDER,
+        meanwhile=("experiments.report",),
     )
     finished = run_study(study, options)
+    from experiments.report import Report, write_report
+
     report = Report(methods, tasks, runs, settings, options.quick, finished.records)
     write_report(report, options.out, finished.seconds)
     finished.whole()

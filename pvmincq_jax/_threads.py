@@ -1,7 +1,9 @@
 """Cores: how many there are, and BLAS on one thread while our own work fills them."""
 
 import contextlib
+import functools
 import os
+import sys
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -25,6 +27,14 @@ def core_count() -> int:
     return min(cores, int(threads)) if threads.isdigit() and int(threads) > 0 else cores
 
 
+@functools.lru_cache(maxsize=1)
+def _libraries(modules: int) -> Any:
+    """The BLAS libraries of this process, which it takes milliseconds to look for; an import may bring further ones."""
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
+
+
 @contextlib.contextmanager
 def one_blas_thread() -> Iterator[None]:
     """BLAS on one thread, where threadpoolctl (a part of scikit-learn's installation) is there to see to it.
@@ -35,14 +45,14 @@ def one_blas_thread() -> Iterator[None]:
     """
     global _inside, _limit
     try:
-        from threadpoolctl import threadpool_limits
+        libraries = _libraries(len(sys.modules))
     except ImportError:
         yield
         return
     with _lock:
         _inside += 1
         if _inside == 1:
-            _limit = threadpool_limits(1, "blas")
+            _limit = libraries.limit(limits=1, user_api="blas")
     try:
         yield
     finally:

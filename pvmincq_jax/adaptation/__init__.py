@@ -1,6 +1,6 @@
 """Algorithm 3, section 3.4 and section 5: votes for a domain without labels, and their choice without labels.
 
-- `grid`: the one engine that solves MinCq over folds, radii, gammas and margins
+- `grid`, `lanes`: the one engine that solves MinCq over folds, radii, gammas and margins, and what its programs take
 - `coarse_grid`: large grids, to what a criterion can see
 - `options`: what a grid is made with
 - `seats`: who learns in which fold, where Gaussian voters sit, and how many

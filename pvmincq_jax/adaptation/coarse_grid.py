@@ -17,7 +17,8 @@ from jax.experimental import multihost_utils
 
 from pvmincq_jax._threads import core_count, one_blas_thread
 from pvmincq_jax._types import MarginUnit, Status, precision
-from pvmincq_jax.adaptation.grid import Figures, Lanes
+from pvmincq_jax.adaptation.grid import Figures
+from pvmincq_jax.adaptation.lanes import Lanes
 from pvmincq_jax.voting.coarse import COARSE, coarse_weights
 from pvmincq_jax.voting.factor import row_basis
 

@@ -13,7 +13,7 @@ A criterion is a pure function from the arrays of a `Sweep` to a score per point
     choice = choose(sweep, cautious(sweep))
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from scipy.spatial import cKDTree
@@ -147,19 +147,22 @@ def neighbour_disagreement(sweep: Sweep | TransportSweep, neighbours: int | None
       >>> bool(np.all((0 <= shares) & (shares <= 1)))
       True
     """
-    if neighbours is None:
-        wide = max(1, len(sweep.target) // _WIDE)
-        return (neighbour_disagreement(sweep, min(_NEAR, wide)) + neighbour_disagreement(sweep, wide)) / 2
-    k = min(check_count("neighbours", neighbours, 1), len(sweep.target) - 1)
-    if k < 1:
-        return where_solved(sweep, np.zeros(sweep.status.shape))
+    wide = max(1, len(sweep.target) // _WIDE)
+    return np.mean(_disagreements(sweep, [min(_NEAR, wide), wide] if neighbours is None else [neighbours]), axis=0)
+
+
+def _disagreements(sweep: Sweep | TransportSweep, neighbours: Sequence[int]) -> list[np.ndarray]:
+    """The `neighbour_disagreement` of each k, by one query for the most."""
+    counts = [min(check_count("neighbours", k, 1), len(sweep.target) - 1) for k in neighbours]
+    if len(sweep.target) < 2:
+        return [where_solved(sweep, np.zeros(sweep.status.shape)) for _ in counts]
     # In the order of the points, so that ties between neighbours do not depend on the order of the rows.
     order = canonical_order(sweep.target)
     points, labels = sweep.target[order], np.nan_to_num(np.sign(sweep.target_values[..., order])).astype(np.int8)
     asked = slice(None, None, -(-len(points) // _ASKED))
-    _, near = cKDTree(points).query(points[asked], k + 1)
+    _, near = cKDTree(points).query(points[asked], max(counts) + 1)
     apart = [np.mean(labels[..., column] != labels[..., asked], axis=-1) for column in near[:, 1:].T]
-    return where_solved(sweep, np.mean(apart, axis=0))
+    return [where_solved(sweep, np.mean(apart[:k], axis=0)) for k in counts]
 
 
 def normalised_cut(sweep: Sweep | TransportSweep, neighbours: int | None = None) -> np.ndarray:
@@ -191,10 +194,10 @@ def normalised_cut(sweep: Sweep | TransportSweep, neighbours: int | None = None)
     expected = min(expected, 1 - expected)
     halvings = np.round(np.log2(expected / np.where(both, np.minimum(positive, 1 - positive), expected)))
     halvings = np.maximum(halvings, 0)
-    cut = np.ones(positive.shape)
-    for halving in np.unique(halvings):
-        asked = rare_neighbours(expected * 0.5**halving, len(sweep.target)) if neighbours is None else neighbours
-        cut = np.where(halvings == halving, neighbour_disagreement(sweep, asked), cut)
+    kinds, kind = np.unique(halvings, return_inverse=True)
+    asked = [rare_neighbours(expected * 0.5**halving, len(sweep.target)) for halving in kinds]
+    cuts = _disagreements(sweep, asked if neighbours is None else [neighbours] * len(kinds))
+    cut = np.choose(kind.reshape(halvings.shape), cuts)
     return where_solved(sweep, np.where(both, cut / at_random, 1.0))
 
 

@@ -3,6 +3,7 @@
 An unmatched point has weight 0 and the voters of a fold's own points are masked, so that all lanes have one shape.
 """
 
+import itertools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -11,10 +12,11 @@ import numpy as np
 from pvmincq_jax._types import MarginUnit, Status
 from pvmincq_jax.adaptation.classes import as_heavy, lanes_ahead
 from pvmincq_jax.adaptation.coarse_grid import VoteBlocks, is_large, solve_coarsely
-from pvmincq_jax.adaptation.grid import Figures, Lanes, solve_grid
+from pvmincq_jax.adaptation.grid import Figures, solve_grid
+from pvmincq_jax.adaptation.lanes import Lanes
 from pvmincq_jax.adaptation.options import GridOptions
 from pvmincq_jax.matching.graph import RadiusGraph
-from pvmincq_jax.matching.matching import draw_matchings
+from pvmincq_jax.matching.matching import draw_from_each
 from pvmincq_jax.matching.selflabel import SelfLabels, carry_labels
 from pvmincq_jax.voting.cbound import vote_loss
 from pvmincq_jax.voting.coarse import COARSE
@@ -102,17 +104,18 @@ def carried_labels(
     graph: RadiusGraph, labels: np.ndarray, radii: np.ndarray, learning: np.ndarray, options: GridOptions
 ) -> list[list[SelfLabels]]:
     """One matching, or mean of several, per fold and radius, all from one graph; [1 + folds][classes x radii]."""
-
-    def one(rows: np.ndarray, radius: float) -> list[SelfLabels]:
+    parts, classes = [np.flatnonzero(kept) for kept in learning], np.atleast_2d(labels)
+    # A radius at a time: its folds are cut from its own edges, which may be few.
+    cuts = (graph.within(float(radius)) for radius in radii)
+    drawn = draw_from_each(
+        (cut.within(cut.radius, rows) for cut in cuts for rows in parts), options.draws, options.seed
+    )
+    found = []
+    for one, rows in zip(drawn, itertools.cycle(parts)):
         options.advance(1)
-        drawn = draw_matchings(graph.within(radius, rows), options.draws, seed=options.seed)
-        return [carry_labels(drawn, own[rows]) for own in np.atleast_2d(labels)]
-
-    def each(kept: np.ndarray) -> list[SelfLabels]:
-        at_radii = [one(np.flatnonzero(kept), float(radius)) for radius in radii]
-        return [found for of_class in zip(*at_radii) for found in of_class]
-
-    return [each(kept) for kept in learning]
+        found.append([carry_labels(one, own[rows]) for own in classes])
+    at_radii = [found[fold :: len(parts)] for fold in range(len(parts))]
+    return [[one for of_class in zip(*each) for one in of_class] for each in at_radii]
 
 
 def learn_grid(

@@ -10,7 +10,8 @@ from pvmincq_jax._threads import one_blas_thread
 from pvmincq_jax._types import MarginUnit, Status
 from pvmincq_jax.adaptation.classes import as_heavy
 from pvmincq_jax.adaptation.coarse_grid import compressed
-from pvmincq_jax.adaptation.grid import Figures, Lanes, solve_grid
+from pvmincq_jax.adaptation.grid import Figures, solve_grid
+from pvmincq_jax.adaptation.lanes import Lanes
 from pvmincq_jax.adaptation.model import PVMinCq, make_model
 from pvmincq_jax.matching.selflabel import SelfLabels
 from pvmincq_jax.voting.coarse import exact_weights

@@ -15,8 +15,9 @@ from pvmincq_jax._threads import core_count, one_blas_thread
 from pvmincq_jax._types import MarginUnit
 from pvmincq_jax.adaptation.classes import as_heavy, lanes_ahead
 from pvmincq_jax.adaptation.coarse_grid import VoteBlocks, is_large, solve_coarsely
-from pvmincq_jax.adaptation.grid import Figures, Lanes, solve_grid
+from pvmincq_jax.adaptation.grid import Figures, solve_grid
 from pvmincq_jax.adaptation.labelled import check_solved
+from pvmincq_jax.adaptation.lanes import Lanes
 from pvmincq_jax.adaptation.options import GridOptions
 from pvmincq_jax.adaptation.seats import seat_moved
 from pvmincq_jax.adaptation.transport import Transport

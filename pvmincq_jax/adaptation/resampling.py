@@ -21,6 +21,7 @@ Fit = Callable[[np.ndarray, np.ndarray, np.ndarray, Any, int], Any]
 Decision = Callable[[Any, np.ndarray], np.ndarray]
 # (source, labels [g, m_s], target, grid, seed) -> one model per point of the grid
 FitGrid = Callable[[np.ndarray, np.ndarray, np.ndarray, Sequence[Any], int], Sequence[Any]]
+PVGrid = Callable[[np.ndarray, np.ndarray, np.ndarray, Sequence[Any], int], np.ndarray]
 
 
 def _error(values: np.ndarray, labels: np.ndarray) -> float:
@@ -164,12 +165,14 @@ def rs_pv_validation(
     seed: int = 0,
     *,
     fit_grid: FitGrid | None = None,
+    pv_grid: PVGrid | None = None,
 ) -> np.ndarray:
     """The paper's own criterion, R_S + PV (section 3.4): error on the source's left-out fold, plus perturbed variation.
 
     Args:
       fit: of a model whose ``.pv`` is the PV that it learnt at; this and decision, source, source_labels, target, grid,
         folds, seed and fit_grid as in `cross_validation`.
+      pv_grid: the PVs of a whole grid, where a method knows them without a fit.
 
     Returns: scores ``[len(grid)]``, the lower the better; the PV in them is that of the whole samples.
 
@@ -182,6 +185,8 @@ def rs_pv_validation(
     risks = cross_validation(fit, decision, source, source_labels, target, grid, folds, seed, fit_grid=fit_grid)
     sample = prepare(source, source_labels, target)
     own = np.broadcast_to(sample.labels, (len(grid), len(sample.labels)))
+    if pv_grid is not None:
+        return risks + pv_grid(sample.source, own, sample.target, grid, seed)
     models = _fit_all(fit, fit_grid, sample.source, own, sample.target, grid, seed)
     return risks + np.array([float(model.pv) for model in models])
 

@@ -64,9 +64,9 @@ def sweep(
       exact: True to solve every point of the grid to 1e-7, whatever it takes; False to solve it to 1e-3, which is what
         a criterion can see; None for True up to 160 target points, up to 320 if the votes have a rank of at most 160
         (the paper's 300 points in the plane do). `pvmincq_jax.model_at` solves its point exactly either way.
-      mesh: a `jax.sharding.Mesh`; folds and radii are split over its first axis. None for all CPU devices of
-        this process: one, unless JAX was asked for more before it started (``jax_num_cpu_devices``). What is not solved
-        exactly is split over the processes of the mesh, and in each over threads.
+      mesh: a `jax.sharding.Mesh`; folds and radii are split over its first axis. None for JAX's default device, on
+        which threads keep all cores busy. What is not solved exactly is split over the processes of the mesh, and in
+        each over threads.
       progress: a bar on standard error: True, False, or None for long work at a terminal; or ``f(done, total)``.
 
     Returns:

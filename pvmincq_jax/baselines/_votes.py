@@ -6,7 +6,7 @@ import numpy as np
 
 from pvmincq_jax._types import Status
 from pvmincq_jax.adaptation.coarse_grid import VoteBlocks, solve_coarsely
-from pvmincq_jax.adaptation.grid import Lanes
+from pvmincq_jax.adaptation.lanes import Lanes
 from pvmincq_jax.adaptation.learn import learn_at
 from pvmincq_jax.baselines._form import KernelModel
 from pvmincq_jax.matching.selflabel import SelfLabels

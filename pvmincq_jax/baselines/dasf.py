@@ -16,7 +16,8 @@ each program; a round must lower the reverse error to count; there are at most `
 were narrowed after trying some on one run with its test accuracy in view.
 """
 
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.linalg.blas import dger
@@ -24,9 +25,17 @@ from scipy.optimize import linear_sum_assignment
 from scipy.spatial.distance import cdist
 
 from pvmincq_jax._types import ArrayLike
-from pvmincq_jax.baselines._form import KernelModel, decision, make_grid, prepare, rbf_kernel, read_params
+from pvmincq_jax.baselines._form import (
+    KernelModel,
+    Sample,
+    by_gamma,
+    decision,
+    make_grid,
+    rbf_kernel,
+    read_grid,
+)
 
-__all__ = ["GRID", "VALIDATION", "DasfModel", "DasfParams", "decision", "fit"]
+__all__ = ["GRID", "VALIDATION", "DasfModel", "DasfParams", "decision", "fit", "fit_grid"]
 
 LANDMARKS = 100
 SUBSAMPLE = 0.5
@@ -133,25 +142,27 @@ def _pivot(
         along = slopes @ rates
         upward, downward = along + above[active], -along - below[active]
         falls = np.minimum(upward, downward)
-        edge = int(np.argmin(falls))
-        if falls[edge] >= -_FLAT:
+        edge = int(falls.argmin())
+        fall = falls[edge]
+        if fall >= -_FLAT:
             return
         up = upward[edge] < downward[edge]
-        rate = rates[:, edge].copy() if up else -rates[:, edge]
-        ahead = np.flatnonzero(side * rate < -_FLAT)
-        far = np.maximum(-values[ahead] / rate[ahead], 0.0)
-        order = np.argsort(far, kind="stable")
-        ahead, far = ahead[order], far[order]
-        turn = int(np.searchsorted(falls[edge] + np.cumsum(rise[ahead] * np.abs(rate[ahead])), 0.0))
-        passed, entering, leaving = ahead[:turn], ahead[turn], active[edge]
-        values += far[turn] * rate
-        side[passed] *= -1
-        side[leaving], side[entering], values[entering] = (1 if up else -1), 0, 0.0
-        changed = np.append(passed, leaving)
-        slopes[changed] = np.where(side[changed] > 0, above[changed], below[changed])
-        slopes[entering] = 0.0
+        column = rates[:, edge].copy()
+        rate = column if up else -column
+        ahead = (side * rate < -_FLAT).nonzero()[0]
+        speeds = rate[ahead]
+        far = np.maximum(-values[ahead] / speeds, 0.0)
+        order = far.argsort(kind="stable")
+        turn = int((fall + (rise[ahead] * np.abs(speeds))[order].cumsum()).searchsorted(0.0))
+        passed, entering, leaving = ahead[order[:turn]], ahead[order[turn]], active[edge]
+        values += far[order[turn]] * rate
+        values[entering] = 0.0
+        across = -side[passed]
+        side[passed], slopes[passed] = across, np.where(across > 0, above[passed], below[passed])
+        side[leaving], slopes[leaving] = (1, above[leaving]) if up else (-1, below[leaving])
+        side[entering] = slopes[entering] = 0.0
         # The edge now leaves the entering kink, and the others keep it.
-        column, row = rates[:, edge].copy(), rates[entering].copy()
+        row = rates[entering].copy()
         pivot = row[edge]
         row[edge] -= 1
         dger(-1 / pivot, column, row, a=rates, overwrite_a=1)
@@ -185,13 +196,97 @@ def match_pairs(
     return here[rows], there[columns]
 
 
-def _learn(
-    features: np.ndarray, labels: np.ndarray, others: np.ndarray, params: DasfParams, rng: np.random.Generator
+class _Similarities(NamedTuple):
+    """What the fits of one gamma share.
+
+    Attributes:
+      landmarks: ``[n, d]``.
+      at_source: phi of the source ``[m_s, n]``.
+      at_target: phi of the target ``[m_t, n]``.
+      drawn: state of the random numbers after the landmarks.
+      first: see `_apart`; of the first round, in which no similarity is reweighted yet.
+    """
+
+    landmarks: np.ndarray
+    at_source: np.ndarray
+    at_target: np.ndarray
+    drawn: Mapping[str, Any]
+    first: dict[str, tuple[np.ndarray, Mapping[str, Any]]]
+
+
+def _compare(sample: Sample, gamma: float, seed: int) -> _Similarities:
+    rng = np.random.default_rng(seed)
+    count = min(LANDMARKS, sample.source.shape[0])
+    landmarks = sample.source[np.sort(rng.choice(sample.source.shape[0], count, replace=False))]
+    at_source, at_target = (rbf_kernel(points, landmarks, gamma) for points in (sample.source, sample.target))
+    return _Similarities(landmarks, at_source, at_target, rng.bit_generator.state, {})
+
+
+def _apart(
+    features: np.ndarray,
+    others: np.ndarray,
+    rng: np.random.Generator,
+    known: dict[str, tuple[np.ndarray, Mapping[str, Any]]],
+    way: str,
 ) -> np.ndarray:
-    """One program, from labelled features towards unlabelled ones; returns a ``[n]``."""
-    here, there = match_pairs(features, others, rng)
-    moved = np.sum(np.abs(features[here] - others[there]), axis=0)
-    return solve_program(features, labels, params.sparsity + params.pairs * moved)
+    """sum_pairs |phi_j(s) - phi_j(t)| ``[n]``; what is known of this way, and the draws behind it, is taken over."""
+    if way not in known:
+        here, there = match_pairs(features, others, rng)
+        known[way] = np.sum(np.abs(features[here] - others[there]), axis=0), rng.bit_generator.state
+    moved, rng.bit_generator.state = known[way]
+    return moved
+
+
+def _adapt(similar: _Similarities, labels: np.ndarray, params: DasfParams) -> DasfModel:
+    """The rounds; labels of the source ``[m_s]``."""
+    rng = np.random.default_rng()
+    rng.bit_generator.state = similar.drawn
+    scale = np.ones(len(similar.landmarks))
+    best, least, errors = np.zeros_like(scale), np.inf, []
+    for number in range(MOST_ROUNDS):
+        used, known = np.flatnonzero(scale), {} if number else similar.first
+        here, there = similar.at_source[:, used] * scale[used], similar.at_target[:, used] * scale[used]
+        learnt = solve_program(here, labels, params.sparsity + params.pairs * _apart(here, there, rng, known, "there"))
+        if not np.any(learnt):
+            # Everything is penalised away; what was found before stands.
+            break
+        given = np.where(there @ learnt >= 0, 1.0, -1.0)
+        if np.all(given == given[0]):
+            error = float(np.mean(labels != given[0]))
+        else:
+            penalties = params.sparsity + params.pairs * _apart(there, here, rng, known, "back")
+            error = float(np.mean(labels * (here @ solve_program(there, given, penalties)) <= 0))
+        errors.append(error)
+        if error >= least:
+            break
+        least, best = error, np.zeros_like(scale)
+        best[used] = scale[used] * learnt
+        scale = best
+    model = KernelModel(similar.landmarks, best, np.zeros(()), np.asarray(float(params.gamma)))
+    return DasfModel(model, np.array(errors), np.asarray(int(np.sum(best != 0))))
+
+
+def fit_grid(
+    source: ArrayLike, source_labels: ArrayLike, target: ArrayLike, grid: Sequence[DasfParams | dict], seed: int = 0
+) -> list[DasfModel]:
+    """Trains the whole grid, with the similarities and the pairs of the first round once for each gamma (section 4).
+
+    Args: source, source_labels, target, grid (`DasfParams`s), seed (of subsamples); see `pvmincq_jax.baselines`.
+
+    Returns: list of `DasfModel` ``[g]``.
+
+    Example:
+      >>> source, labels = np.array([[0.0], [1.0], [0.1], [1.1]]), np.array([-1, 1, -1, 1])
+      >>> [int(model.landmarks) for model in fit_grid(source, labels, source + 0.1, GRID[:2])]
+      [2, 2]
+    """
+    read, samples = read_grid(DasfParams, source, source_labels, target, grid)
+
+    def fit_rows(rows: list[int]) -> Iterator[DasfModel]:
+        similar = _compare(samples[rows[0]], read[rows[0]].gamma, seed)
+        return (_adapt(similar, samples[row].labels, read[row]) for row in rows)
+
+    return by_gamma(read, fit_rows)
 
 
 def fit(
@@ -211,33 +306,4 @@ def fit(
       >>> print(np.sign(decision(model, np.array([[0.2], [0.9]]))))
       [-1.  1.]
     """
-    read = read_params(DasfParams, params)
-    sample = prepare(source, source_labels, target)
-    rng = np.random.default_rng(seed)
-    count = min(LANDMARKS, sample.source.shape[0])
-    landmarks = sample.source[np.sort(rng.choice(sample.source.shape[0], count, replace=False))]
-    at_source = rbf_kernel(sample.source, landmarks, read.gamma)
-    at_target = rbf_kernel(sample.target, landmarks, read.gamma)
-
-    scale = np.ones(count)
-    best, least, errors = np.zeros_like(scale), np.inf, []
-    for _ in range(MOST_ROUNDS):
-        used = np.flatnonzero(scale)
-        here, there = at_source[:, used] * scale[used], at_target[:, used] * scale[used]
-        learnt = _learn(here, sample.labels, there, read, rng)
-        if not np.any(learnt):
-            # Everything is penalised away; what was found before stands.
-            break
-        given = np.where(there @ learnt >= 0, 1.0, -1.0)
-        if np.all(given == given[0]):
-            error = float(np.mean(sample.labels != given[0]))
-        else:
-            error = float(np.mean(sample.labels * (here @ _learn(there, given, here, read, rng)) <= 0))
-        errors.append(error)
-        if error >= least:
-            break
-        least, best = error, np.zeros_like(scale)
-        best[used] = scale[used] * learnt
-        scale = best
-    model = KernelModel(landmarks, best, np.zeros(()), np.asarray(float(read.gamma)))
-    return DasfModel(model, np.array(errors), np.asarray(int(np.sum(best != 0))))
+    return fit_grid(source, source_labels, target, [params], seed)[0]

@@ -27,10 +27,9 @@ from pvmincq_jax.baselines._form import (
     Sample,
     both_domains,
     decision,
-    each_sample,
     make_grid,
     on_kernels,
-    read_params,
+    read_grid,
 )
 from pvmincq_jax.baselines._svc import weighted_svc
 
@@ -149,8 +148,7 @@ def fit_grid(
       >>> [int(model.source_left[0]) for model in fit_grid(source, labels, source, GRID[:2])]
       [2, 2]
     """
-    read = [read_params(DasvmParams, params) for params in grid]
-    samples = each_sample(source, source_labels, target, len(read))
+    read, samples = read_grid(DasvmParams, source, source_labels, target, grid)
     return on_kernels(read, samples, both_domains, _move)
 
 

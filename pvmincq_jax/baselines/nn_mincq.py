@@ -13,7 +13,7 @@ import numpy as np
 from pvmincq_jax._types import ArrayLike
 from pvmincq_jax.baselines._form import KernelModel, by_gamma, decision, make_grid, read_grid
 from pvmincq_jax.baselines._votes import VoteProblem, vote_models
-from pvmincq_jax.matching.selflabel import nn_self_label
+from pvmincq_jax.matching.selflabel import SelfLabels, nn_self_label
 
 __all__ = ["GRID", "VALIDATION", "NNMinCqModel", "NNMinCqParams", "decision", "fit", "fit_grid"]
 
@@ -65,12 +65,16 @@ def fit_grid(
       [0, 0]
     """
     read, samples = read_grid(NNMinCqParams, source, source_labels, target, grid)
+    found: dict[tuple[int, int], SelfLabels] = {}
     given = []
     for sample, params in zip(samples, read):
-        k = min(int(params.neighbours), len(sample.labels))
-        given.append(nn_self_label(sample.source, sample.labels, sample.target, k))
-        if not np.any(given[-1].weights > 0):
+        # Points of the grid with equal labels share their sample.
+        task = id(sample), min(int(params.neighbours), len(sample.labels))
+        if task not in found:
+            found[task] = nn_self_label(sample.source, sample.labels, sample.target, task[1])
+        if not np.any(found[task].weights > 0):
             raise ValueError(f"params.neighbours ({params.neighbours}) leave every target point undecided")
+        given.append(found[task])
 
     def fit_rows(rows: list[int]) -> Iterator[NNMinCqModel]:
         problems = [VoteProblem(given[row].labels, given[row].weights, read[row].margin) for row in rows]

@@ -20,7 +20,6 @@ import numpy as np
 from jax.scipy.special import erf
 from scipy.linalg import solve_triangular
 from scipy.linalg.lapack import dpstrf
-from scipy.optimize import minimize
 from scipy.special import ndtr
 
 from pvmincq_jax._threads import one_blas_thread
@@ -31,11 +30,11 @@ from pvmincq_jax.baselines._form import (
     both_domains,
     by_gamma,
     decision,
-    each_sample,
     make_grid,
     rbf_kernel,
-    read_params,
+    read_grid,
 )
+from pvmincq_jax.baselines._lbfgs import minimise
 
 __all__ = ["GRID", "VALIDATION", "PbdaModel", "PbdaParams", "cost", "decision", "fit", "fit_grid"]
 
@@ -178,8 +177,7 @@ def _descend(
         slopes[: problem.m_s] += pull
         return smooth + u * gap - (u - multiplier) ** 2 / (2 * step), scale * (beta + slopes @ problem.factor)
 
-    options = {"maxiter": most, "maxfun": 2 * most, "ftol": tolerance, "gtol": 1e-6}
-    return scale * minimize(value_and_gradient, beta / scale, jac=True, method="L-BFGS-B", options=options).x
+    return scale * minimise(value_and_gradient, beta / scale, tolerance, most)
 
 
 def _follow(problem: _Problem, beta: np.ndarray) -> tuple[float, np.ndarray]:
@@ -264,10 +262,9 @@ def fit_grid(
       >>> [model.cost.shape for model in fit_grid(source, labels, source, GRID[:2])]
       [(), ()]
     """
-    read = [read_params(PbdaParams, params) for params in grid]
     # Equal points with different labels could come in either order; theirs is the order of the labels, grid point by
     # grid point, which only matters between equal points and so changes nothing.
-    samples = each_sample(source, source_labels, target, len(read))
+    read, samples = read_grid(PbdaParams, source, source_labels, target, grid)
 
     def fit_rows(rows: list[int]) -> list[PbdaModel]:
         own = np.stack([samples[row].labels for row in rows])

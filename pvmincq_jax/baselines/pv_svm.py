@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pvmincq_jax._types import ArrayLike
-from pvmincq_jax.baselines._form import KernelModel, decision, make_grid, prepare, rbf_kernel, read_params
+from pvmincq_jax.baselines._form import KernelModel, Sample, decision, make_grid, prepare, rbf_kernel, read_params
 from pvmincq_jax.baselines._svc import Expansion, weighted_svc
 from pvmincq_jax.matching.curve import bottleneck_radius
 from pvmincq_jax.matching.graph import space_graph
@@ -20,7 +20,7 @@ from pvmincq_jax.matching.matching import draw_matchings
 from pvmincq_jax.matching.selflabel import SelfLabels, carry_labels
 from pvmincq_jax.matching.space import make_space
 
-__all__ = ["GRID", "VALIDATION", "PVSvmModel", "PVSvmParams", "decision", "fit", "fit_grid"]
+__all__ = ["GRID", "VALIDATION", "PVSvmModel", "PVSvmParams", "decision", "fit", "fit_grid", "pv_grid"]
 
 
 class PVSvmParams(NamedTuple):
@@ -79,19 +79,10 @@ def fit_grid(
       [1.0, 0.0, 0.0]
     """
     read = [read_params(PVSvmParams, params) for params in grid]
-    if np.ndim(source_labels) == 2:
-        if not np.all(np.asarray(source_labels) == np.asarray(source_labels)[:1]):
-            raise ValueError("source_labels must have equal rows: the matchings are shared by the grid")
-        source_labels = np.asarray(source_labels)[0]
-    sample = prepare(source, source_labels, target)
-    unit = bottleneck_radius(sample.source, sample.target)
-    space = make_space(sample.source, sample.target, ties=sample.labels)
-    found: dict[float, SelfLabels] = {}
+    sample, unit, found = _label(source, source_labels, target, read, seed)
     kernels: dict[float, np.ndarray] = {}
     models = []
     for gamma, cost, radius in read:
-        if radius not in found:
-            found[radius] = carry_labels(draw_matchings(space_graph(space, radius * unit), 1, seed=seed), sample.labels)
         if gamma not in kernels:
             kernels[gamma] = rbf_kernel(sample.target, sample.target, gamma)
         given = found[radius]
@@ -102,6 +93,43 @@ def fit_grid(
         kernel, self_labels = machine.over(sample.target, gamma), sample.as_given(given.labels)
         models.append(PVSvmModel(kernel, self_labels, np.asarray(given.pv), np.asarray(radius * unit)))
     return models
+
+
+def _label(
+    source: ArrayLike, source_labels: ArrayLike, target: ArrayLike, read: Sequence[PVSvmParams], seed: int
+) -> tuple[Sample, float, dict[float, SelfLabels]]:
+    """The checked task, the bottleneck radius, and the labels that a matching carries at each radius of the grid."""
+    if np.ndim(source_labels) == 2:
+        if not np.all(np.asarray(source_labels) == np.asarray(source_labels)[:1]):
+            raise ValueError("source_labels must have equal rows: the matchings are shared by the grid")
+        source_labels = np.asarray(source_labels)[0]
+    sample = prepare(source, source_labels, target)
+    unit = bottleneck_radius(sample.source, sample.target)
+    space = make_space(sample.source, sample.target, ties=sample.labels)
+    found = {}
+    for radius in dict.fromkeys(params.radius for params in read):
+        matching = draw_matchings(space_graph(space, radius * unit), 1, seed=seed)
+        found[radius] = carry_labels(matching, sample.labels)
+    return sample, unit, found
+
+
+def pv_grid(
+    source: ArrayLike, source_labels: ArrayLike, target: ArrayLike, grid: Sequence[PVSvmParams | dict], seed: int = 0
+) -> np.ndarray:
+    """The PV of each model of `fit_grid`, without training it (sections 3.1 and 3.4).
+
+    Args: source, source_labels, target, grid (`PVSvmParams`s), seed (of the matchings); see `pvmincq_jax.baselines`.
+
+    Returns: ``[g]``.
+
+    Example:
+      >>> source, labels = np.array([[0.0], [1.0]]), np.array([-1, 1])
+      >>> pv_grid(source, labels, source + 0.1, GRID[6:9])
+      array([1., 0., 0.])
+    """
+    read = [read_params(PVSvmParams, params) for params in grid]
+    *_, found = _label(source, source_labels, target, read, seed)
+    return np.array([float(found[params.radius].pv) for params in read])
 
 
 def fit(

@@ -16,10 +16,9 @@ from pvmincq_jax.baselines._form import (
     KernelModel,
     Sample,
     decision,
-    each_sample,
     make_grid,
     on_kernels,
-    read_params,
+    read_grid,
 )
 from pvmincq_jax.baselines._svc import weighted_svc
 
@@ -56,8 +55,7 @@ def fit_grid(
       >>> [model.weights.shape for model in fit_grid(source, labels, source, GRID[:2])]
       [(2,), (2,)]
     """
-    read = [read_params(SvmParams, params) for params in grid]
-    samples = each_sample(source, source_labels, target, len(read))
+    read, samples = read_grid(SvmParams, source, source_labels, target, grid)
 
     def fit_one(sample: Sample, points: np.ndarray, kernel: np.ndarray, params: SvmParams) -> KernelModel:
         costs = np.full(len(points), float(params.cost))

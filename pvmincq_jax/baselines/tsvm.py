@@ -22,10 +22,9 @@ from pvmincq_jax.baselines._form import (
     Sample,
     both_domains,
     decision,
-    each_sample,
     make_grid,
     on_kernels,
-    read_params,
+    read_grid,
 )
 from pvmincq_jax.baselines._svc import TOLERANCE, weighted_svc
 
@@ -136,8 +135,7 @@ def fit_grid(
       >>> [int(model.positives.max()) for model in fit_grid(source, labels, source, GRID[:2])]
       [1, 1]
     """
-    read = [read_params(TsvmParams, params) for params in grid]
-    samples = each_sample(source, source_labels, target, len(read))
+    read, samples = read_grid(TsvmParams, source, source_labels, target, grid)
     if len(samples[0].target) < 2:
         raise ValueError(f"target must hold at least two points, one for each class; it holds {len(samples[0].target)}")
     return on_kernels(read, samples, both_domains, _anneal)

@@ -1,7 +1,7 @@
 """Algorithm 2: who is within reach of whom, maximum matchings, and the perturbed variation. Host code, outside jit.
 
 - `space`, `graph`: two samples, a distance, and the pairs within a radius
-- `augment`, `matching`: random maximum matchings, and PV
+- `strands`, `augment`, `matching`: random maximum matchings, and PV
 - `growth`, `radii`: the radius at which a maximum matching first has so many pairs
 - `curve`: PV as a function of the radius, the bottleneck radius, and radii at levels of PV
 - `selflabel`: labels carried over a matching (section 3.2), or by nearest neighbours

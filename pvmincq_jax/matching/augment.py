@@ -1,8 +1,8 @@
 """Random maximum matchings of a bipartite graph, many at a time, by forests of augmenting paths in NumPy.
 
-A *strand* is one draw. All strands of a call share the graph and go through the same array operations, each with its
-own random stream, so a strand's matching is the same whichever strands run beside it. In every strand the source points
-are renumbered by a random permutation (a *slot* is a source point under that number), and every other choice is made by
+A *strand* is one draw from one graph. All strands of a call go through the same array operations, each with its own
+random stream, so a strand's matching is the same whichever strands run beside it. In every strand the source points are
+renumbered by a random permutation (a *slot* is a source point under that number), and every other choice is made by
 slot numbers, by random neighbours, or by random keys: never by the order in which the graph holds its vertices.
 
 One phase grows a forest from all unmatched slots at once, level by level. A target point joins one tree only, so the
@@ -12,6 +12,7 @@ flow on a sparse part of the graph, by SciPy's Dinic, to which a search over all
 needs, until that search finds no path: then the matching is maximum (Berge).
 """
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -20,6 +21,7 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import maximum_flow
 
 from pvmincq_jax.matching.graph import RadiusGraph
+from pvmincq_jax.matching.strands import Strands, hold, start_strands
 
 __all__: list[str] = []
 
@@ -36,98 +38,83 @@ _LEVELS = 256
 # Graphs of so few edges per point go to the flow whole.
 _FEW = 24
 
-# From a frontier of slots and the reached targets, the claims: (slot, target), each target once.
+# From a frontier of slots, and which targets are not reached yet, the claims: (slot, target), each target once.
 _Expand = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
 
 
-class _Strands(NamedTuple):
-    """The matchings of all strands; targets are numbered strand by strand, as slots are.
-
-    Attributes:
-      streams: one random generator per strand.
-      vertex: the source vertex of each slot ``[strands * m_s]``.
-      of_slot: the target matched with each slot, or -1.
-      of_target: the slot matched with each target, or -1 ``[strands * m_t]``.
-      degree: neighbours of each slot.
-      sizes: source and target points of one strand.
-    """
-
-    streams: list[np.random.Generator]
-    vertex: np.ndarray
-    of_slot: np.ndarray
-    of_target: np.ndarray
-    degree: np.ndarray
-    sizes: tuple[int, int]
-
-    def matched(self) -> np.ndarray:
-        """Pairs in each strand."""
-        return np.count_nonzero(self.of_slot.reshape(len(self.streams), -1) >= 0, axis=1)
-
-
-def _start(graph: RadiusGraph, seed: int, draws: Sequence[int], held: np.ndarray | None) -> _Strands:
-    sources, targets = graph.source_rows.size, graph.target_rows.size
-    streams = [np.random.default_rng([seed, draw]) for draw in draws]
-    vertex = np.concatenate([stream.permutation(sources) for stream in streams])
-    of_slot, of_target = np.full(vertex.size, -1), np.full(len(streams) * targets, -1)
-    if held is not None:
-        pairs = np.flatnonzero(held >= 0)
-        for strand in range(len(streams)):
-            slot = strand * sources + np.argsort(vertex[strand * sources : (strand + 1) * sources])[held[pairs]]
-            of_slot[slot], of_target[strand * targets + pairs] = strand * targets + pairs, slot
-    return _Strands(streams, vertex, of_slot, of_target, np.diff(graph.starts)[vertex], (sources, targets))
-
-
 def draw_strands(
-    graph: RadiusGraph,
+    graphs: Sequence[RadiusGraph],
     seed: int,
     draws: Sequence[int],
-    known: np.ndarray | None = None,
+    known: Sequence[np.ndarray] | None = None,
     held: np.ndarray | None = None,
-) -> np.ndarray:
-    """Draws maximum matchings; the draw of a given number does not depend on the others in the call.
+) -> list[np.ndarray]:
+    """Draws maximum matchings; a draw does not depend on the other draws and graphs in the call.
 
     Args:
-      graph: a `RadiusGraph`.
-      seed: of the whole series.
+      graphs: one, or several that have at most `BLOCK` edges together, times the draws.
+      seed: of the whole series, which is one for each graph.
       draws: the numbers of the draws in the series.
-      known: one maximum matching, in the form of a row of the result. Its size spares each strand the proof that it has
-        arrived, and its edges make any sparse part of the graph that holds them large enough for a maximum matching.
+      known: one maximum matching of each graph, in the form of a row of the result. Its size spares each strand the
+        proof that it has arrived, and its edges make any sparse part of the graph that holds them large enough for a
+        maximum matching.
       held: a matching that every strand starts from, in the same form. Its points stay matched.
 
-    Returns: the source vertex matched with each target vertex, or -1 ``[draws, m_t]``.
+    Returns: for each graph, the source vertex matched with each target vertex, or -1 ``[draws, m_t]``.
     """
-    strands = _start(graph, seed, draws, held)
-    if known is None:
-        most = min(np.count_nonzero(np.diff(graph.starts)), np.count_nonzero(np.bincount(graph.neighbours)))
-    else:
-        most = np.count_nonzero(known >= 0)
-    _grow(graph, strands, int(most), known)
-    partners = strands.of_target.reshape(len(draws), -1)
-    return np.where(partners >= 0, strands.vertex[partners], -1)
+    strands = start_strands(graphs, seed, draws)
+    if held is not None:
+        hold(strands, held)
+    given = [None] * len(graphs) if known is None else known
+    most = [_most(graph, one) for graph, one in zip(graphs, given)]
+    _grow(strands, np.repeat(most, len(draws)), [one for one in given for _ in draws])
+    partners = np.where(strands.of_target >= 0, strands.vertex[strands.of_target], -1)
+    ends = strands.target_ends[:: len(draws)]
+    return [part.reshape(len(draws), -1) for part in np.split(partners, ends[1:-1])]
 
 
-def _grow(graph: RadiusGraph, strands: _Strands, most: int, known: np.ndarray | None) -> None:
-    """Makes the matching of each strand maximum; no strand can have more than ``most`` pairs."""
-    active = strands.matched() < most
+def _most(graph: RadiusGraph, known: np.ndarray | None) -> int:
+    """Pairs that a matching can have at most."""
+    if known is not None:
+        return int(np.count_nonzero(known >= 0))
+    # The points that have a neighbour, on either side.
+    return int(min(np.count_nonzero(np.diff(graph.starts)), np.count_nonzero(np.bincount(graph.neighbours))))
+
+
+def _grow(strands: Strands, most: np.ndarray, known: Sequence[np.ndarray | None]) -> None:
+    """Makes the matching of each strand maximum.
+
+    Args:
+      strands: changed in place.
+      most: pairs that each strand can have at most ``[strands]``.
+      known: see `draw_strands`, one per strand.
+    """
+    left = most - strands.matched()
+    active = left > 0
     for _ in range(_SAMPLED_PHASES):
         if not active.any():
             break
-        found = _phase(strands, active, _sampled(graph, strands, active)).found
-        active &= (found > 0) & (strands.matched() < most)
-    active = strands.matched() < most
-    for _ in range(_FULL_PHASES if _few(graph) else 0):
-        if not active.any():
+        found = _phase(strands, active, _sampled(strands, active)).found
+        left -= found
+        active &= (found > 0) & (left > 0)
+    active = left > 0
+    searched = active & _few(strands)
+    for _ in range(_FULL_PHASES):
+        if not searched.any():
             break
-        outcome = _phase(strands, active, _full(graph, strands))
+        outcome = _phase(strands, searched, _full(strands, searched))
+        left -= outcome.found
         # A strand that was searched to the end without a path is proven.
-        active &= (strands.matched() < most) & ((outcome.found > 0) | outcome.cut)
-    for strand in np.flatnonzero(active):
-        _finish(graph, strands, int(strand), most, known)
+        active &= (left > 0) & ((outcome.found > 0) | outcome.cut | ~searched)
+        searched &= active
+    for strand in np.flatnonzero(active).tolist():
+        _finish(strands, strand, int(most[strand]), known[strand])
 
 
-def _few(graph: RadiusGraph) -> bool:
-    """Whether a sparse part of the graph would not be much smaller than the graph."""
-    return graph.neighbours.size <= _FEW * (graph.source_rows.size + graph.target_rows.size)
+def _few(strands: Strands) -> np.ndarray:
+    """Whether a sparse part of a strand's graph would not be much smaller than the graph ``[strands]``."""
+    edges = np.add.reduceat(strands.degree, strands.slot_ends[:-1])
+    return edges <= _FEW * (np.diff(strands.slot_ends) + np.diff(strands.target_ends))
 
 
 class _Outcome(NamedTuple):
@@ -139,7 +126,7 @@ class _Outcome(NamedTuple):
     target: np.ndarray
 
 
-def _phase(strands: _Strands, active: np.ndarray, expand: _Expand) -> _Outcome:
+def _phase(strands: Strands, active: np.ndarray, expand: _Expand) -> _Outcome:
     """Grows one forest and augments along its paths.
 
     Args:
@@ -149,34 +136,34 @@ def _phase(strands: _Strands, active: np.ndarray, expand: _Expand) -> _Outcome:
 
     Returns: an `_Outcome`.
     """
-    sources, targets = strands.sizes
-    roots = np.flatnonzero((strands.of_slot < 0) & (strands.degree > 0) & np.repeat(active, sources))
+    roots = np.flatnonzero((strands.of_slot < 0) & (strands.degree > 0) & active[strands.strand])
     tree = np.empty(strands.vertex.size, dtype=np.int64)
     tree[roots] = roots
     ending = np.full(strands.vertex.size, -1)
-    reached = np.zeros(strands.of_target.size, dtype=bool)
+    unreached = np.ones(strands.of_target.size, dtype=bool)
     parent = np.empty(strands.of_target.size, dtype=np.int64)
     frontier = roots
     for _ in range(_LEVELS):
         if not frontier.size:
             break
-        slot, target = expand(frontier, reached)
-        reached[target] = True
+        slot, target = expand(frontier, unreached)
+        unreached[target] = False
         parent[target] = slot
-        grown = strands.of_target[target]
-        free = grown < 0
-        ending[tree[slot[free]]] = target[free]
-        grown, slot = grown[~free], slot[~free]
-        tree[grown] = tree[slot]
+        grown, trees = strands.of_target[target], tree[slot]
+        free = np.flatnonzero(grown < 0)
+        ending[trees[free]] = target[free]
         # A tree with its path in hand grows no further, which leaves the other trees more room.
-        frontier = grown[ending[tree[grown]] < 0]
+        going = np.flatnonzero(ending[trees] < 0)
+        frontier = grown[going]
+        tree[frontier] = trees[going]
     cut = np.zeros(active.size, dtype=bool)
-    cut[frontier // sources] = True
+    cut[strands.strand[frontier]] = True
     at = ending[roots]
-    at = at[at >= 0]
-    found = np.bincount(at // targets, minlength=active.size)
-    forest = np.flatnonzero(reached)
+    done = np.flatnonzero(at >= 0)
+    found = np.bincount(strands.strand[roots[done]], minlength=active.size)
+    forest = np.flatnonzero(~unreached)
     outcome = _Outcome(found, cut, parent[forest], forest)
+    at = at[done]
     while at.size:
         slot = parent[at]
         before = strands.of_slot[slot]
@@ -186,96 +173,88 @@ def _phase(strands: _Strands, active: np.ndarray, expand: _Expand) -> _Outcome:
     return outcome
 
 
-def _sampled(graph: RadiusGraph, strands: _Strands, active: np.ndarray) -> _Expand:
+def _sampled(strands: Strands, active: np.ndarray) -> _Expand:
     """Edges to a few random neighbours of every slot, drawn afresh; a tie goes to the later random slot."""
-    sources, targets = strands.sizes
-    uniform = np.empty((active.size, _SAMPLED, sources), dtype=np.float32)
-    for strand in np.flatnonzero(active):
-        strands.streams[strand].random(out=uniform[strand], dtype=np.float32)
+    streams = itertools.compress(zip(strands.streams, np.diff(strands.slot_ends)), active)
+    uniform = [stream.random((_SAMPLED, size), dtype=np.float32) for stream, size in streams]
+    # For all slots of these strands at once, which leaves little to do at each level of the forest.
+    slots = np.flatnonzero(active[strands.strand])
+    column = np.empty(strands.vertex.size, dtype=np.int64)
+    column[slots] = np.arange(slots.size)
+    degree = strands.degree[slots]
+    # Rounding could carry a uniform number just below 1 to the end of the row.
+    entry = np.minimum((np.concatenate(uniform, axis=1) * degree).astype(np.int64), degree - 1) + strands.first[slots]
+    # Clipped for slots without a neighbour, which no frontier holds.
+    aims = strands.neighbours.take(entry, mode="clip") + strands.target_ends[strands.strand[slots]]
     claim = np.empty(strands.of_target.size, dtype=np.int64)
 
-    def expand(frontier: np.ndarray, reached: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        strand, place = np.divmod(frontier, sources)
-        degree = strands.degree[frontier]
-        first = graph.starts[strands.vertex[frontier]]
-        some = uniform[strand, :, place].T
-        # Rounding could carry a uniform number just below 1 to the end of the row.
-        entry = first + np.minimum((some * degree).astype(np.int64), degree - 1)
-        target = (graph.neighbours[entry] + strand * targets).ravel()
-        slot = np.broadcast_to(frontier, entry.shape).ravel()
-        new = np.flatnonzero(~reached[target])
-        target, slot = target[new], slot[new]
+    def expand(frontier: np.ndarray, unreached: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        target = aims.take(column[frontier], axis=1).ravel()
         number = np.arange(target.size)
         claim[target] = number
-        won = np.flatnonzero(claim[target] == number)
-        return slot[won], target[won]
+        won = np.flatnonzero(unreached[target] & (claim[target] == number))
+        return frontier[won % frontier.size], target[won]
 
     return expand
 
 
-def _full(graph: RadiusGraph, strands: _Strands) -> _Expand:
+def _full(strands: Strands, active: np.ndarray) -> _Expand:
     """All edges; a target goes to the slot of the largest key."""
-    sources, targets = strands.sizes
     # The sum of a random number of the slot and one of the target, modulo 2^31: for one target a random slot, and for
     # another target another one, so that no slot sweeps up all targets in its reach.
-    slot_key = np.concatenate([stream.integers(1 << 31, size=sources) for stream in strands.streams])
-    target_key = np.concatenate([stream.integers(1 << 31, size=targets) for stream in strands.streams])
+    keys = np.empty_like(strands.of_slot), np.empty_like(strands.of_target)
+    for strand in np.flatnonzero(active).tolist():
+        for key, own in zip(keys, strands.ranges(strand)):
+            key[own] = strands.streams[strand].integers(1 << 31, size=own.stop - own.start)
+    slot_key, target_key = keys
     best = np.empty(strands.of_target.size, dtype=np.int64)
 
-    def claims(part: np.ndarray, reached: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        degree = strands.degree[part]
-        offset = np.cumsum(degree) - degree
-        entry = np.arange(int(degree.sum())) + np.repeat(graph.starts[strands.vertex[part]] - offset, degree)
-        target = graph.neighbours[entry] + np.repeat(part // sources * targets, degree)
-        new = np.flatnonzero(~reached[target])
-        target, slot = target[new], np.repeat(part, degree)[new]
+    def claims(part: np.ndarray, unreached: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        slot, target = strands.edges(part)
+        new = np.flatnonzero(unreached[target])
+        slot, target = slot[new], target[new]
         key = (((slot_key[slot] + target_key[target]) & ((1 << 31) - 1)) << 32) + np.arange(target.size)
         best[target] = -1
         np.maximum.at(best, target, key)
         won = np.flatnonzero(best[target] == key)
         won = won[np.argsort(key[won])]
-        reached[target[won]] = True
         return slot[won], target[won]
 
-    def expand(frontier: np.ndarray, reached: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        # Slot order is random, so the cut into blocks is too; a graph that needs a cut has its call to itself.
+    def expand(frontier: np.ndarray, unreached: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         frontier = np.sort(frontier)
-        block = np.cumsum(strands.degree[frontier]) // (BLOCK + 1) * (len(strands.streams) == 1)
-        parts = np.split(frontier, np.flatnonzero(np.diff(block)) + 1)
-        slots, found = zip(*(claims(part, reached) for part in parts), strict=True)
-        return np.concatenate(slots), np.concatenate(found)
+        ends = np.cumsum(strands.degree[frontier])
+        # A graph that needs a cut has its call to itself.
+        if ends[-1] <= BLOCK or len(strands.streams) > 1:
+            return claims(frontier, unreached)
+        slots, targets = [], []
+        # Slot order is random, so the cut into blocks is too.
+        for part in np.split(frontier, np.flatnonzero(np.diff(ends // (BLOCK + 1))) + 1):
+            slot, target = claims(part, unreached)
+            unreached[target] = False
+            slots.append(slot)
+            targets.append(target)
+        return np.concatenate(slots), np.concatenate(targets)
 
     return expand
 
 
-def _finish(graph: RadiusGraph, strands: _Strands, strand: int, most: int, known: np.ndarray | None) -> None:
+def _finish(strands: Strands, strand: int, most: int, known: np.ndarray | None) -> None:
     """Completes the matching of one strand, by flows on a part of the graph that grows as far as it must."""
-    sources, targets = strands.sizes
-    slots, aims = slice(strand * sources, (strand + 1) * sources), slice(strand * targets, (strand + 1) * targets)
-    one = _Strands(
-        [strands.streams[strand]],
-        strands.vertex[slots],
-        np.maximum(strands.of_slot[slots] - strand * targets, -1),
-        np.maximum(strands.of_target[aims] - strand * sources, -1),
-        strands.degree[slots],
-        strands.sizes,
-    )
-    if _few(graph) or not _flow_on_parts(graph, one, most, known):
-        slot = np.repeat(np.arange(sources), one.degree)
-        first = graph.starts[one.vertex] - np.cumsum(one.degree) + one.degree
-        _flow(one, slot, graph.neighbours[np.arange(slot.size) + np.repeat(first, one.degree)])
-    strands.of_slot[slots] = np.where(one.of_slot >= 0, one.of_slot + strand * targets, -1)
-    strands.of_target[aims] = np.where(one.of_target >= 0, one.of_target + strand * sources, -1)
+    one = strands.one(strand)
+    if _few(one)[0] or not _flow_on_parts(one, most, known):
+        _flow(one, *one.edges(np.arange(one.vertex.size)))
+    strands.take(strand, one)
 
 
-def _flow_on_parts(graph: RadiusGraph, strands: _Strands, most: int, known: np.ndarray | None) -> bool:
+def _flow_on_parts(strands: Strands, most: int, known: np.ndarray | None) -> bool:
     """Completes a single strand; False if a search was cut short, so that the matching may not be maximum yet."""
+    everyone = np.array([True])
     slots, aims = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
     linked = np.repeat(np.flatnonzero(strands.degree), _SPARSE)
     while True:
         entry = (strands.streams[0].random(linked.size) * strands.degree[linked]).astype(np.int64)
-        entry += graph.starts[strands.vertex[linked]]
-        slots, aims = np.concatenate([slots, linked]), np.concatenate([aims, graph.neighbours[entry]])
+        entry += strands.first[linked]
+        slots, aims = np.concatenate([slots, linked]), np.concatenate([aims, strands.neighbours[entry]])
         _flow(strands, slots, aims)
         if strands.matched()[0] == most:
             return True
@@ -284,7 +263,7 @@ def _flow_on_parts(graph: RadiusGraph, strands: _Strands, most: int, known: np.n
             slots = np.concatenate([slots, np.argsort(strands.vertex)[known[pairs]]])
             aims = np.concatenate([aims, pairs])
             continue
-        outcome = _phase(strands, np.array([True]), _full(graph, strands))
+        outcome = _phase(strands, everyone, _full(strands, everyone))
         if not outcome.found[0]:
             return not outcome.cut[0]
         if strands.matched()[0] == most:
@@ -293,13 +272,13 @@ def _flow_on_parts(graph: RadiusGraph, strands: _Strands, most: int, known: np.n
         slots, aims = np.concatenate([slots, outcome.slot]), np.concatenate([aims, outcome.target])
 
 
-def _flow(strands: _Strands, slot: np.ndarray, target: np.ndarray) -> None:
+def _flow(strands: Strands, slot: np.ndarray, target: np.ndarray) -> None:
     """Completes the matching of a single strand on the given edges, by a maximum flow in the residual network.
 
     Arcs lead from a slot along its edges to targets, and from a matched target back to its slot. A matched target has
     that one way out, and its slot that one way in, so no vertex carries two paths.
     """
-    sources, targets = strands.sizes
+    sources, targets = strands.vertex.size, strands.of_target.size
     # Targets are renumbered at random, as slots are: the flow follows the order of its arcs.
     number = strands.streams[0].permutation(targets)
     matched = np.flatnonzero(strands.of_slot >= 0)

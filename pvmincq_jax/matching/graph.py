@@ -53,6 +53,8 @@ class RadiusGraph(NamedTuple):
         check_positive("radius", radius)
         if radius > self.radius:
             raise ValueError(f"radius must be at most that of the graph, {self.radius:g}; it is {radius:g}")
+        if radius == self.radius and source_rows is None and target_rows is None:
+            return self
         sources, new_source, new_source_rows = _restrict("source_rows", source_rows, self.source_rows)
         _, new_target, new_target_rows = _restrict("target_rows", target_rows, self.target_rows)
         part = np.ones(self.neighbours.size, bool)

@@ -10,6 +10,7 @@ that the graph does not tell apart, so each of them is as likely to be matched, 
 permutation is as likely as any other; in general, not all maximum matchings are equally likely.
 """
 
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
@@ -116,7 +117,7 @@ def match(
       Matching(source=array([0, 1]), target=array([1, 0]), distances=array([0.4, 0.5]), pv=0.16666666666666666)
     """
     space = make_space(source, target, metric)
-    partners = draw_strands(space_graph(space, radius), check_count("seed", seed, 0), [0])[0]
+    (partners,) = draw_strands([space_graph(space, radius)], check_count("seed", seed, 0), [0])[0]
     vertices = np.flatnonzero(partners >= 0)
     rows = space.source_rows[partners[vertices]]
     order = np.argsort(rows)
@@ -170,20 +171,45 @@ def draw_matchings(graph: RadiusGraph, draws: int, *, seed: int = 0) -> Matching
       >>> expected.target, expected.source, expected.weights.round(1)
       (array([0, 0, 1, 1]), array([0, 1, 0, 1]), array([0.5, 0.5, 0.5, 0.5]))
     """
+    (drawn,) = draw_from_each([graph], draws, seed)
+    return drawn
+
+
+def draw_from_each(graphs: Iterable[RadiusGraph], draws: int, seed: int) -> Iterator[MatchingDraws]:
+    """`draw_matchings` of many graphs, of which those of few edges go through the same array operations together."""
     draws, seed = check_count("draws", draws, 1), check_count("seed", seed, 0)
-    first = draw_strands(graph, seed, [0])
+    together: list[RadiusGraph] = []
+    edges = 0
+    for graph in graphs:
+        edges += graph.neighbours.size
+        if together and edges * max(1, draws - 1) > BLOCK:
+            yield from _draw_together(together, draws, seed)
+            together, edges = [], graph.neighbours.size
+        together.append(graph)
+    if together:
+        yield from _draw_together(together, draws, seed)
+
+
+def _draw_together(graphs: Sequence[RadiusGraph], draws: int, seed: int) -> list[MatchingDraws]:
+    firsts = draw_strands(graphs, seed, [0])
+    known = [first[0] for first in firsts]
+    edges = sum(graph.neighbours.size for graph in graphs)
     # Threads pay where arrays are large; else they wait for the interpreter, and for each other.
-    cores = core_count() if graph.neighbours.size > BLOCK else 1
+    cores = core_count() if edges > BLOCK else 1
     # Calls small enough for the memory, large enough for arrays to pay, and one for each core at least.
-    strands = max(1, min(BLOCK // max(1, graph.neighbours.size), max(4, -(-(draws - 1) // cores))))
+    strands = max(1, min(BLOCK // max(1, edges), max(4, -(-(draws - 1) // cores))))
     calls = [range(start, min(start + strands, draws)) for start in range(1, draws, strands)]
     if len(calls) < 2:
-        others = [draw_strands(graph, seed, call, first[0]) for call in calls]
+        others = [draw_strands(graphs, seed, call, known) for call in calls]
     else:
         with ThreadPoolExecutor(min(cores, len(calls))) as pool:
-            others = list(pool.map(lambda call: draw_strands(graph, seed, call, first[0]), calls))
-    vertices = np.concatenate([first, *others])
+            others = list(pool.map(lambda call: draw_strands(graphs, seed, call, known), calls))
+    return [_as_rows(graph, np.concatenate(drawn)) for graph, *drawn in zip(graphs, firsts, *others)]
+
+
+def _as_rows(graph: RadiusGraph, vertices: np.ndarray) -> MatchingDraws:
+    """Draws in terms of the rows as they were given, from the source vertex of each target vertex ``[draws, m_t]``."""
     partners = np.empty_like(vertices)
     partners[:, graph.target_rows] = np.where(vertices >= 0, graph.source_rows[vertices], -1)
-    pairs = int(np.count_nonzero(first >= 0))
-    return MatchingDraws(partners, pv_of(pairs, graph.source_rows.size, graph.target_rows.size), graph.source_rows.size)
+    sizes = graph.source_rows.size, graph.target_rows.size
+    return MatchingDraws(partners, pv_of(int(np.count_nonzero(vertices[0] >= 0)), *sizes), sizes[0])

@@ -76,7 +76,7 @@ class _Matched:
 
     def at(self, radius: float, _: np.ndarray) -> "_Matched":
         graph = self.graph.within(max(radius, np.finfo(float).tiny))
-        found = draw_strands(graph, 0, [0], held=self.column_mate)[0]
+        (found,) = draw_strands([graph], 0, [0], held=self.column_mate)[0]
         return _Matched(self.graph, found, radius)
 
     def beyond(self, radius: float) -> np.ndarray:

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import pvmincq_jax as pvm
-from pvmincq_jax.adaptation.grid import Lanes, factor_tolerance, ladder_size, program_rank, solve_grid
+from pvmincq_jax.adaptation.grid import solve_grid
+from pvmincq_jax.adaptation.lanes import Lanes, factor_tolerance, ladder_size, program_rank
 from pvmincq_jax.voting.factor import row_basis
 from tests.problems import clarabel_objective, kernel
 

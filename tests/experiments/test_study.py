@@ -51,6 +51,16 @@ def test_lines(tmp_path, capsys):
     assert "left" in shown
 
 
+def test_what_the_end_needs_is_loaded_while_cells_are_computed(tmp_path, monkeypatch):
+    (tmp_path / "needed_in_the_end.py").write_text("")
+    monkeypatch.syspath_prepend(tmp_path)
+    options, one = Namespace(out=tmp_path, jobs=0, dask=None, cache="off"), study(tmp_path, CELLS[:1])
+    run_study(one, options)
+    assert "needed_in_the_end" not in sys.modules
+    run_study(study(tmp_path)._replace(meanwhile=("needed_in_the_end",)), options)
+    assert sys.modules.pop("needed_in_the_end")
+
+
 def test_goes_on_and_repeats_nothing(tmp_path):
     run(tmp_path, CELLS[:1])
     before = (tmp_path / "results.jsonl").read_bytes()

@@ -1,6 +1,8 @@
 """The command behind Table 1: its cells, its options, leaks; what all commands do is tested in test_study.py."""
 
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -83,6 +85,12 @@ def test_other_grids_and_methods_are_refused(small, tmp_path, capsys):
         with pytest.raises(SystemExit):
             run_small(tmp_path)
         assert message in capsys.readouterr().err
+
+
+def test_workers_start_before_jax_is_loaded():
+    code = "import sys, experiments.table1; sys.exit(bool({'jax', 'scipy', 'matplotlib'} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+    assert methods.TASKS == TASKS
 
 
 def test_fingerprints_tell_grids_apart():

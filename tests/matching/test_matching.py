@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from scipy.spatial.distance import cdist
 
 import pvmincq_jax as pvm
-from pvmincq_jax.datasets import draw_moons
 from pvmincq_jax.matching import augment, graph
 from pvmincq_jax.matching import space as space_module
 from pvmincq_jax.matching.space import make_space
@@ -210,55 +209,6 @@ def test_points_that_coincide():
         s, t = rng.permutation(40), rng.permutation(36)
         moved = pvm.match(source[s], target[t], 0.7, seed=1)
         assert sorted((*source[s][i], *target[t][j]) for i, j in zip(moved.source, moved.target)) == places
-
-
-def test_interchangeable_points_are_treated_alike():
-    # 6 sources at one place, 4 targets at another: each pair is drawn with the same probability 4 / 6 * 1 / 4.
-    draws = pvm.draw_matchings(pvm.radius_graph(np.zeros((6, 1)), np.ones((4, 1)), 1.0), 6000, seed=5)
-    counts = np.zeros((6, 4))
-    for target in range(4):
-        counts[:, target] = np.bincount(draws.partners[:, target], minlength=6)
-    # Standard deviation sqrt(6000 * 1/6 * 5/6) = 29.
-    assert np.abs(counts - 1000).max() < 5 * 29
-
-
-def test_complete_graph_gives_every_permutation_alike():
-    source, target = np.array([[0.0], [0.3], [0.9], [1.0]]), np.array([[0.1], [0.2], [0.5], [2.0]])
-    partners = pvm.draw_matchings(pvm.radius_graph(source, target, 9.0), 12000, seed=6).partners
-    found, count = np.unique(partners, axis=0, return_counts=True)
-    assert found.shape[0] == 24
-    # Chi-square with 23 degrees of freedom: 49.7 is exceeded once in a thousand.
-    assert np.sum((count - 500) ** 2 / 500) < 49.7
-
-
-def test_mirrored_points_are_treated_alike():
-    # A path graph of 4 sources and 3 targets, symmetric about its middle; each source may be the one left out.
-    source, target = np.arange(4.0)[:, None], np.arange(3.0)[:, None] + 0.5
-    partners = pvm.draw_matchings(pvm.radius_graph(source, target, 0.5), 8000, seed=7).partners
-    left_out = np.bincount(6 - partners.sum(axis=1), minlength=4)
-    assert np.all(left_out > 400)
-    assert abs(int(left_out[0]) - int(left_out[3])) < 5 * np.sqrt(left_out[0] + left_out[3])
-    assert abs(int(left_out[1]) - int(left_out[2])) < 5 * np.sqrt(left_out[1] + left_out[2])
-
-
-def test_draws_form_one_series():
-    rng = np.random.default_rng(8)
-    source, target = draw_moons(60, rng)[0], draw_moons(70, rng, angle=40)[0]
-    graph = pvm.radius_graph(source, target, 0.4)
-    draws = pvm.draw_matchings(graph, 40, seed=3)
-    np.testing.assert_array_equal(pvm.draw_matchings(graph, 9, seed=3).partners, draws.partners[:9])
-    single = pvm.match(source, target, 0.4, seed=3)
-    np.testing.assert_array_equal(draws.partners[0][single.target], single.source)
-    assert np.unique(draws.partners, axis=0).shape[0] == 40
-    assert draws.pv == single.pv
-    expected = draws.expected
-    dense = np.zeros((120, 140))
-    dense[expected.source, expected.target] = expected.weights
-    mean = np.zeros((120, 140))
-    for row in draws.partners:
-        mean[row[row >= 0], np.flatnonzero(row >= 0)] += 1 / 40
-    np.testing.assert_allclose(dense, mean, atol=1e-12)
-    assert dense.sum(axis=0).max() <= 1 + 1e-12
 
 
 def test_graph_cut_down_is_the_graph_of_the_part():

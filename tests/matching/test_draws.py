@@ -1,0 +1,74 @@
+"""Draws of maximum matchings: their law, and that a draw does not depend on what is drawn beside it."""
+
+import numpy as np
+import pytest
+
+import pvmincq_jax as pvm
+from pvmincq_jax.datasets import draw_moons
+from pvmincq_jax.matching import augment, matching
+
+
+def test_interchangeable_points_are_treated_alike():
+    # 6 sources at one place, 4 targets at another: each pair is drawn with the same probability 4 / 6 * 1 / 4.
+    draws = pvm.draw_matchings(pvm.radius_graph(np.zeros((6, 1)), np.ones((4, 1)), 1.0), 6000, seed=5)
+    counts = np.zeros((6, 4))
+    for target in range(4):
+        counts[:, target] = np.bincount(draws.partners[:, target], minlength=6)
+    # Standard deviation sqrt(6000 * 1/6 * 5/6) = 29.
+    assert np.abs(counts - 1000).max() < 5 * 29
+
+
+def test_complete_graph_gives_every_permutation_alike():
+    source, target = np.array([[0.0], [0.3], [0.9], [1.0]]), np.array([[0.1], [0.2], [0.5], [2.0]])
+    partners = pvm.draw_matchings(pvm.radius_graph(source, target, 9.0), 12000, seed=6).partners
+    found, count = np.unique(partners, axis=0, return_counts=True)
+    assert found.shape[0] == 24
+    # Chi-square with 23 degrees of freedom: 49.7 is exceeded once in a thousand.
+    assert np.sum((count - 500) ** 2 / 500) < 49.7
+
+
+def test_mirrored_points_are_treated_alike():
+    # A path graph of 4 sources and 3 targets, symmetric about its middle; each source may be the one left out.
+    source, target = np.arange(4.0)[:, None], np.arange(3.0)[:, None] + 0.5
+    partners = pvm.draw_matchings(pvm.radius_graph(source, target, 0.5), 8000, seed=7).partners
+    left_out = np.bincount(6 - partners.sum(axis=1), minlength=4)
+    assert np.all(left_out > 400)
+    assert abs(int(left_out[0]) - int(left_out[3])) < 5 * np.sqrt(left_out[0] + left_out[3])
+    assert abs(int(left_out[1]) - int(left_out[2])) < 5 * np.sqrt(left_out[1] + left_out[2])
+
+
+def test_draws_form_one_series():
+    rng = np.random.default_rng(8)
+    source, target = draw_moons(60, rng)[0], draw_moons(70, rng, angle=40)[0]
+    graph = pvm.radius_graph(source, target, 0.4)
+    draws = pvm.draw_matchings(graph, 40, seed=3)
+    np.testing.assert_array_equal(pvm.draw_matchings(graph, 9, seed=3).partners, draws.partners[:9])
+    single = pvm.match(source, target, 0.4, seed=3)
+    np.testing.assert_array_equal(draws.partners[0][single.target], single.source)
+    assert np.unique(draws.partners, axis=0).shape[0] == 40
+    assert draws.pv == single.pv
+    expected = draws.expected
+    dense = np.zeros((120, 140))
+    dense[expected.source, expected.target] = expected.weights
+    mean = np.zeros((120, 140))
+    for row in draws.partners:
+        mean[row[row >= 0], np.flatnonzero(row >= 0)] += 1 / 40
+    np.testing.assert_allclose(dense, mean, atol=1e-12)
+    assert dense.sum(axis=0).max() <= 1 + 1e-12
+
+
+@pytest.mark.parametrize("block", [augment.BLOCK, 6000])
+@pytest.mark.parametrize("draws", [1, 4])
+def test_graphs_side_by_side_are_drawn_from_as_alone(draws, block, monkeypatch):
+    rng = np.random.default_rng(12)
+    sizes = [(90, 110), (1, 40), (70, 30), (120, 1)]
+    samples = [(rng.normal(size=(m_s, 2)), rng.normal(size=(m_t, 2))) for m_s, m_t in sizes]
+    # From graphs without an edge to complete ones.
+    graphs = [pvm.radius_graph(*both, radius) for both in samples for radius in (1e-9, 0.1, 0.3, 0.8, 9.0)]
+    alone = [pvm.draw_matchings(graph, draws, seed=3) for graph in graphs]
+    monkeypatch.setattr(matching, "BLOCK", block)
+    together = list(matching.draw_from_each(iter(graphs), draws, 3))
+    assert len(together) == len(graphs)
+    for one, other in zip(together, alone):
+        np.testing.assert_array_equal(one.partners, other.partners)
+        assert (one.pv, one.source_size) == (other.pv, other.source_size)
