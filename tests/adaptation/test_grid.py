@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import pvmincq_jax as pvm
+from pvmincq_jax.adaptation import grid
 from pvmincq_jax.adaptation.grid import solve_grid
 from pvmincq_jax.adaptation.lanes import Lanes, factor_tolerance, ladder_size, program_rank
 from pvmincq_jax.voting.factor import row_basis
@@ -139,6 +140,14 @@ def test_nearby_problems_share_a_program():
     assert once > 0
     assert nearby == [once] * 3
     assert larger == 2 * once
+
+
+@pytest.mark.parametrize("cores", [1, 3])
+def test_threads_change_nothing(problem, monkeypatch, cores):
+    votes, lanes, figures = problem
+    monkeypatch.setattr(grid, "core_count", lambda: cores)
+    for ours, theirs in zip(solve_grid(votes, lanes, FRACTIONS), figures, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
 
 
 def test_a_mesh_changes_nothing(problem):

@@ -78,8 +78,10 @@ def test_classes(capsys):
 
 def test_devices(capsys):
     rows = _rows(capsys, "devices", "--repeats", "1")
-    assert [row["way"] for row in rows[1:]] == ["one device", f"mesh of {rows[0]['cores']}"]
-    for row in rows[1:]:
-        assert row["qps"] == 300
-        assert row["c_bound_apart"] < 1e-7
-        assert row["times_faster"] == pytest.approx(rows[1]["seconds"] / row["seconds"])
+    small, large = rows[1:4], rows[4:]
+    for part, count in ((small, 300), (large, 960)):
+        assert [row["way"] for row in part] == ["one device", f"mesh of {rows[0]['cores']}", "threads"]
+        for row in part:
+            assert row["qps"] == count
+            assert row["c_bound_apart"] < 1e-7
+            assert row["times_faster"] == pytest.approx(part[0]["seconds"] / row["seconds"])
