@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["PeakMemory", "best_of_turns", "best_seconds", "cvxopt_box", "emit", "versions"]
+__all__ = ["PeakMemory", "best_seconds", "cvxopt_box", "emit", "versions"]
 
 # Seconds.
 _TURN = 0.5
@@ -98,14 +98,3 @@ def emit(row: dict[str, Any], as_json: bool) -> None:
     for name, value in row.items():
         cells.append(f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}")
     print("  ".join(cells), flush=True)
-
-
-def best_of_turns(ways: dict[str, Callable[[], Any]], turns: int) -> dict[str, float]:
-    """The least seconds of each way, of some turns in which each runs once."""
-    best = dict.fromkeys(ways, np.inf)
-    for _ in range(turns):
-        for name, way in ways.items():
-            start = time.perf_counter()
-            way()
-            best[name] = min(best[name], time.perf_counter() - start)
-    return best

@@ -13,7 +13,7 @@ import jax
 import numpy as np
 
 import pvmincq_jax as pvm
-from experiments.bench_common import best_of_turns, emit, versions
+from experiments.bench_common import best_seconds, emit, versions
 from experiments.engine import available_cores
 from pvmincq_jax.datasets import moons_task
 
@@ -50,7 +50,7 @@ def run(arguments: argparse.Namespace) -> None:
             "threads": over,
         }
         found = {name: way() for name, way in ways.items()}
-        best = best_of_turns(ways, arguments.repeats)
+        best = best_seconds(ways, arguments.repeats)
         one = found["one device"]
         for name, figures in found.items():
             row = {

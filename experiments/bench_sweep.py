@@ -17,7 +17,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 import pvmincq_jax as pvm
-from experiments.bench_common import PeakMemory, best_of_turns, cvxopt_box, emit, versions
+from experiments.bench_common import PeakMemory, best_seconds, cvxopt_box, emit, versions
 from experiments.engine import available_cores
 from pvmincq_jax.adaptation.seats import everybody_and_folds
 from pvmincq_jax.datasets import moons_task
@@ -125,7 +125,7 @@ def run(arguments: argparse.Namespace) -> None:
         "three_digits_seconds": lambda: ours(radii=grid.radii, exact=False),
     }
     ours(mesh=one_device)
-    best = best_of_turns(ways, arguments.repeats)
+    best = best_seconds(ways, arguments.repeats)
     row: dict[str, Any] = {
         "benchmark": "sweep",
         "points": 2 * per_class,

@@ -167,6 +167,8 @@ def solve_grid(
         }
         return side_by_side([own_lanes[i] for i in numbers % count])
 
+    # A caller's scope with a device of its own holds in its own thread alone.
+    device = jax.config.jax_default_device  # type: ignore[attr-defined]
     # On a mesh calls take turns: while one is at work, the next one is made ready.
     turns: Any = contextlib.nullcontext() if mesh is None else threading.Lock()
 
@@ -176,7 +178,7 @@ def solve_grid(
         problems = _problems(voters, lanes.part(numbers), numbers)
         known = ~np.isnan(voters.mu_max)
         turn = bool(np.any(np.min(voters.margins, axis=1)[known] <= _SMALL_MARGIN * voters.mu_max[known]))
-        with precision(voters.votes.dtype):
+        with precision(voters.votes.dtype), jax.default_device(device):
             arguments = (_put(voters[:3], mesh, True) if own else shared_there) + _put(problems, mesh, True)
             with turns:
                 return _run(turn, mesh, own, arguments), voters.mu_max

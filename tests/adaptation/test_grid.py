@@ -150,6 +150,16 @@ def test_threads_change_nothing(problem, monkeypatch, cores):
         np.testing.assert_array_equal(ours, theirs)
 
 
+def test_threads_keep_to_the_callers_device(problem, monkeypatch):
+    votes, lanes, _ = problem
+    seen, run = [], grid._run
+    monkeypatch.setattr(grid, "_run", lambda *given: (seen.append(jax.config.jax_default_device), run(*given))[1])
+    device = jax.devices()[0]
+    with jax.default_device(device):
+        solve_grid(votes, lanes, FRACTIONS)
+    assert seen == [device] * len(lanes.labels)
+
+
 def test_a_mesh_changes_nothing(problem):
     votes, lanes, figures = problem
     mesh = jax.sharding.Mesh(np.array(jax.devices()[:1]), ("lanes",))
