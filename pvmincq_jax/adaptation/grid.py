@@ -9,7 +9,7 @@ points and risks are products of weights and votes, which the callers take. Shap
 import contextlib
 import functools
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, cast
 
@@ -17,8 +17,8 @@ import jax
 import numpy as np
 
 from pvmincq_jax._threads import core_count, one_blas_thread
-from pvmincq_jax._types import Array, MarginUnit, precision
-from pvmincq_jax.adaptation.lanes import Lanes, LaneVoters, lane_voters, pad, side_by_side
+from pvmincq_jax._types import Array, MarginUnit, Status, precision
+from pvmincq_jax.adaptation.lanes import Lanes, LaneVoters, lane_voters, side_by_side
 from pvmincq_jax.voting.factor import VoteFactor
 from pvmincq_jax.voting.mincq import solve_mincq
 
@@ -26,9 +26,11 @@ __all__: list[str] = []
 
 # Up to this fraction of mu_max masked voters cost digits; see `pvmincq_jax.voting.mincq.solve_mincq`.
 _SMALL_MARGIN = 1e-3
-# Lanes of one call on each device of a mesh, one after the other: the devices wait for each other after each call. One
-# that fills up costs next to nothing.
-_LANES = 4
+# Lanes of one call, one after the other, on each device: a call has its price, and the devices of a mesh wait for each
+# other after each. One that fills up costs next to nothing.
+_LANES = 3
+# Calls that each thread has to have at least, or they take one lane each: else some would end long before the others.
+_CALLS = 8
 
 
 class Figures(NamedTuple):
@@ -152,18 +154,43 @@ def solve_grid(
 
     Returns: `Figures`, in the votes' precision.
     """
+    wanted = np.broadcast_to(np.asarray(margins, float), (len(lanes.labels), np.shape(margins)[-1]))
+    with one_blas_thread():
+        figures = _solve_lanes(votes, lanes, wanted, unit, mesh, advance, sure=False)
+        # A factor that is enough as a rule was not for these.
+        short = np.flatnonzero(np.any(figures.status == Status.MAX_ITERATIONS, axis=1))
+        if short.size:
+            own: Any = (lambda lane: votes(int(short[lane]))) if callable(votes) else votes
+            again = _solve_lanes(own, lanes.part(short), wanted[short], unit, mesh, lambda lanes: None, sure=True)
+            for field, better in zip(figures, again):
+                field[short] = better
+    return figures
+
+
+def _solve_lanes(
+    votes: np.ndarray | Callable[[int], np.ndarray],
+    lanes: Lanes,
+    margins: np.ndarray,
+    unit: MarginUnit,
+    mesh: jax.sharding.Mesh | None,
+    advance: Callable[[int], None],
+    sure: bool,
+) -> Figures:
+    """`solve_grid` at margins ``[L, k]``; sure: with a factor that is enough in any case."""
     own, votes_of = callable(votes), cast(Any, votes)
     count = len(lanes.labels)
     devices = 1 if mesh is None else mesh.shape[mesh.axis_names[0]]
-    chunks = _chunks(count, devices, 1 if mesh is None or own or count <= devices else _LANES)
-    wanted = np.broadcast_to(np.asarray(margins, float), (count, np.shape(margins)[-1]))
-    shared = None if own else lane_voters(votes_of, lanes, wanted, unit)
+    threads = min(core_count(), count) if mesh is None else 2
+    few = count < _LANES * _CALLS * threads if mesh is None else count <= devices
+    chunks = _chunks(count, devices, 1 if own or few else _LANES)
+    wide = lanes.padded()
+    shared = None if own else lane_voters(votes_of, lanes, margins, unit, sure)
 
     def voters_of(numbers: np.ndarray) -> LaneVoters:
         if shared is not None:
             return shared._replace(margins=shared.margins[numbers], mu_max=shared.mu_max[numbers])
         own_lanes = {
-            i: lane_voters(votes_of(i), lanes.part([i]), wanted[[i]], unit) for i in np.unique(numbers % count)
+            i: lane_voters(votes_of(i), lanes.part([i]), margins[[i]], unit, sure) for i in np.unique(numbers % count)
         }
         return side_by_side([own_lanes[i] for i in numbers % count])
 
@@ -175,7 +202,7 @@ def solve_grid(
     def solve(numbers: np.ndarray) -> tuple[Any, ...]:
         """What the program finds on these lanes, and their mu_max."""
         voters = voters_of(numbers)
-        problems = _problems(voters, lanes.part(numbers), numbers)
+        problems = _problems(wide.part(numbers), voters, numbers)
         known = ~np.isnan(voters.mu_max)
         turn = bool(np.any(np.min(voters.margins, axis=1)[known] <= _SMALL_MARGIN * voters.mu_max[known]))
         with precision(voters.votes.dtype), jax.default_device(device):
@@ -184,23 +211,23 @@ def solve_grid(
                 return _run(turn, mesh, own, arguments), voters.mu_max
 
     found = []
-    threads = min(core_count(), count) if mesh is None else 2
-    dtype = wanted.dtype if shared is None else shared.votes.dtype
-    with one_blas_thread(), precision(dtype), ThreadPoolExecutor(threads) as pool:
+    dtype = margins.dtype if shared is None else shared.votes.dtype
+    with precision(dtype), ThreadPoolExecutor(threads) as pool:
         shared_there = () if shared is None else _put(shared[:3], mesh, False)
-        for numbers, one in zip(chunks, pool.map(solve, chunks)):
-            found.append(one)
-            advance(int(np.sum(numbers >= 0)))
+        # Closed when `advance` raises: lanes that nobody has begun are then left alone.
+        with contextlib.closing(cast(Generator, pool.map(solve, chunks))) as results:
+            for numbers, one in zip(chunks, results):
+                found.append(one)
+                advance(int(np.sum(numbers >= 0)))
         fetched = [(*_fetch(figures, mesh), mu_max) for figures, mu_max in found]
     order = np.argsort(np.concatenate(chunks), kind="stable")[-count:]
     solved, *others = (np.concatenate(fields)[order] for fields in zip(*fetched))
     return Figures(solved[..., : lanes.mask.shape[1]], *others)
 
 
-def _problems(voters: LaneVoters, lanes: Lanes, numbers: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Labels, weights, masks and margins of lanes, at the size of the votes; a number -1 fills up."""
-    _, rows, columns = voters.votes.shape
+def _problems(lanes: Lanes, voters: LaneVoters, numbers: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Labels, weights, masks and margins of lanes of the size of the votes; a number -1 fills up."""
     # A lane that fills up has no learning point, and nothing to solve.
     weights = np.where(numbers[:, None] >= 0, lanes.weights, 0.0)
-    labels, weights = (pad(field.astype(voters.votes.dtype), numbers.size, rows) for field in (lanes.labels, weights))
-    return labels, weights, pad(lanes.mask, numbers.size, columns), voters.margins
+    labels, weights = (field.astype(voters.votes.dtype) for field in (lanes.labels, weights))
+    return labels, weights, lanes.mask, voters.margins

@@ -3,12 +3,14 @@
 An unmatched point has weight 0 and the voters of a fold's own points are masked, so that all lanes have one shape.
 """
 
+import contextlib
 import itertools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from pvmincq_jax._threads import one_blas_thread
 from pvmincq_jax._types import MarginUnit, Status
 from pvmincq_jax.adaptation.classes import as_heavy, lanes_ahead
 from pvmincq_jax.adaptation.coarse_grid import VoteBlocks, is_large, solve_coarsely
@@ -146,24 +148,26 @@ def learn_grid(
         exact = not is_large(len(task.target), lambda: families[-1].votes(learn_at))
     how: Any = {"unit": unit, "mesh": options.mesh, "advance": options.advance}
     results = []
-    for family in families:
-        if exact:
-            votes = family.votes(learn_at)
-            figures = solve_grid(votes, lanes, margins, **how)
-            values = figures.weights @ votes.T
-        else:
-            blocks = VoteBlocks(family, learn_at)
-            figures, values = solve_coarsely(lambda lane, own=blocks: own, lanes, margins, **how)  # type: ignore[misc]
-        values = lanes_ahead(values, figures.mu_max, margins, unit, classes, radii // classes)
-        risk = lane_risks(values, labels, weights)
-        if folds > 1:
-            own = figures.weights[radii:]
-            judged = own @ family.votes(judge_at).T if exact else VoteBlocks(family, judge_at).values(own)
-            judged = lanes_ahead(judged, figures.mu_max[radii:], margins, unit, classes, radii // classes)
-            fold_risk = lane_risks(judged, truth, held_out[radii:])
-        else:
-            fold_risk = np.empty((0, len(margins)))
-        results.append((figures, values[:radii], risk[:radii], fold_risk))
+    # BLAS's own threads would go on looking for work for a while, on cores that the grid's are about to need.
+    with one_blas_thread() if exact else contextlib.nullcontext():
+        for family in families:
+            if exact:
+                votes = family.votes(learn_at)
+                figures = solve_grid(votes, lanes, margins, **how)
+                values = figures.weights @ votes.T
+            else:
+                blocks = VoteBlocks(family, learn_at)
+                figures, values = solve_coarsely(lambda lane, own=blocks: own, lanes, margins, **how)  # type: ignore[misc]
+            values = lanes_ahead(values, figures.mu_max, margins, unit, classes, radii // classes)
+            risk = lane_risks(values, labels, weights)
+            if folds > 1:
+                own = figures.weights[radii:]
+                judged = own @ family.votes(judge_at).T if exact else VoteBlocks(family, judge_at).values(own)
+                judged = lanes_ahead(judged, figures.mu_max[radii:], margins, unit, classes, radii // classes)
+                fold_risk = lane_risks(judged, truth, held_out[radii:])
+            else:
+                fold_risk = np.empty((0, len(margins)))
+            results.append((figures, values[:radii], risk[:radii], fold_risk))
 
     def gather(fields: Sequence[np.ndarray], *first: int) -> np.ndarray:
         """One field of every family, lanes [first.., r] and what comes after them, gammas behind the radii."""

@@ -3,7 +3,8 @@
 A problem is a lane: the labels and weights of the learning points, and the voters that take part. Points, voters and
 ranks are rounded up to a few sizes and filled with points of weight 0, masked voters and zero directions, which change
 nothing in the result. Nearby problems then share a compiled program: compiling takes seconds, solving milliseconds. The
-factor's tolerance follows from the margins, see `factor_tolerance`.
+factor's tolerance follows from the margins, see `factor_tolerance`: first the one that is enough as a rule, as the
+certificate of each solution says whether it was.
 """
 
 from typing import NamedTuple
@@ -16,7 +17,7 @@ from pvmincq_jax.voting.factor import ladder_rank, row_basis
 __all__: list[str] = []
 
 # The relative change of the second moment that a factor may cause; 1e-7 counts as solved.
-_DROPPED = 5e-8
+_DROPPED = 2e-8
 # Up to this size a program of higher rank than needed takes milliseconds longer, and seconds less to compile.
 _SMALL_SIZE, _SMALL_RANK = 256, 128
 
@@ -38,6 +39,10 @@ class Lanes(NamedTuple):
         """Some of the lanes."""
         return Lanes(*(field[numbers] for field in self))
 
+    def padded(self) -> "Lanes":
+        """The same, at the sizes of a compiled program."""
+        return Lanes(*(pad(field, len(field), ladder_size(field.shape[1])) for field in self))
+
 
 def ladder_size(size: int) -> int:
     """The number of points or voters of a compiled program.
@@ -55,7 +60,7 @@ def program_rank(rank: int, points: int, voters: int) -> int:
 
     Example:
       >>> [program_rank(rank, 320, 320) for rank in (20, 52, 70, 200, 300)], program_rank(20, 128, 128)
-      ([32, 56, 80, 240, 320], 128)
+      ([24, 64, 92, 256, 320], 128)
     """
     least = _SMALL_RANK if max(points, voters) <= _SMALL_SIZE else 1
     return min(max(ladder_rank(rank), least), points, voters)
@@ -74,21 +79,23 @@ def _largest_margins(votes: np.ndarray, lanes: Lanes) -> np.ndarray:
         return np.sum(each, axis=1, where=lanes.mask) / np.sum(lanes.mask, axis=1)
 
 
-def factor_tolerance(votes: np.ndarray, lanes: Lanes, margins: np.ndarray) -> float:
+def factor_tolerance(votes: np.ndarray, lanes: Lanes, margins: np.ndarray, sure: bool) -> float:
     """How much a factor of the votes may drop, relative to the largest singular value, for all lanes and margins.
 
     Dropping singular values up to t s_1 leaves E out of the scaled votes, |E| <= t s_1 sqrt(max share), and |w|^2 is at
-    most 1 / n. The second moment, not below mu^2, then changes by (t s_1 sqrt(max share / n) / mu)^2 of itself at most.
+    most 1 / n. The second moment, not below mu^2, then changes by (t s_1 sqrt(max share / n) / mu)^2 of itself at most:
+    if w is the one direction of n that E takes most from. Of a w that has nothing to do with E, it takes an n-th.
 
     Args:
       votes: ``[m, n]``.
       lanes: of these points and voters.
       margins: mu, absolute ``[L, k]``.
+      sure: for every w, or for one that has nothing to do with what is dropped.
 
-    Returns: the t that bounds this change by 5e-8; not below the rounding of the votes, and not above 1e-3.
+    Returns: the t that bounds this change by 2e-8; not below the rounding of the votes, and not above 1e-3.
     """
-    share = np.max(_shares(lanes.weights), axis=1)
-    reach = np.min(margins, axis=1) / np.sqrt(share / np.sum(lanes.mask, axis=1))
+    share, voters = np.max(_shares(lanes.weights), axis=1), np.sum(lanes.mask, axis=1)
+    reach = np.min(margins, axis=1) / np.sqrt(share / voters) * (1 if sure else np.sqrt(voters))
     # A lane without a learning point, or whose labels cancel, is infeasible at any tolerance.
     reach = reach[reach > 0]
     # An upper bound on s_1 that is close for kernels, and costs nothing.
@@ -117,14 +124,14 @@ class LaneVoters(NamedTuple):
         return self._replace(left=left, right=right)
 
 
-def lane_voters(votes: np.ndarray, lanes: Lanes, margins: np.ndarray, unit: MarginUnit) -> LaneVoters:
+def lane_voters(votes: np.ndarray, lanes: Lanes, margins: np.ndarray, unit: MarginUnit, sure: bool) -> LaneVoters:
     """Margins ``[L, k]`` as mu; votes that nobody casts put to 0, so that they take up no rank; the factor."""
     mu_max = _largest_margins(votes, lanes)
     # Without a largest margin the program is asked for anything, and says that the input is bad.
     mu = margins * np.where(np.isnan(mu_max), 1.0, mu_max)[:, None] if unit == "fraction" else margins
     used = np.where(np.any(lanes.mask, axis=0), votes, 0) if not np.all(lanes.mask) else votes
     sizes = ladder_size(votes.shape[0]), ladder_size(votes.shape[1])
-    right = row_basis(used, factor_tolerance(used, lanes, mu))
+    right = row_basis(used, factor_tolerance(used, lanes, mu, sure), lambda rank: program_rank(rank, *sizes))
     rank = program_rank(len(right), *sizes)
     left, right = pad(used @ right.T, sizes[0], rank), pad(right, rank, sizes[1])
     return LaneVoters(pad(votes, *sizes)[None], left[None], right[None], mu.astype(votes.dtype), mu_max)

@@ -1,5 +1,6 @@
 """The low-rank factor of a vote matrix, which every MinCq over the same voters shares."""
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -20,10 +21,10 @@ _TOLERANCE = 1e-11
 _LEADING = 1e-8
 # The relative change of the second moment that leaving out the others may cause.
 _LEFT_OUT = 1e-10
-# Programs are compiled for few ranks, so that nearby problems share one. Each is about 1.5 times the one before, for at
-# most about twice the work of a step, which grows as the square of the rank.
-_LADDER = (32, 56, 80, 112, 160, 240)
-_LAST_STEP = 80
+# Programs are compiled for few ranks, so that nearby problems share one. Each is about the root of 2 times the one
+# before, for at most about twice the work of a step, which grows as the square of the rank.
+_LADDER = (24, 32, 44, 64, 92, 128, 180, 256)
+_LAST_STEP = 64
 # Below this size a plain SVD is as fast as a randomised one.
 _SMALL = 200
 # Directions that are looked for at first; wide Gaussian kernels have no more.
@@ -50,8 +51,11 @@ def floating_dtype(votes: ArrayLike) -> np.dtype:
     return np.dtype(dtype if jnp.issubdtype(dtype, jnp.floating) else jnp.result_type(float))
 
 
-def row_basis(votes: np.ndarray, tolerance: float) -> np.ndarray:
-    """Orthonormal rows that span the votes' rows up to the tolerance, by decreasing singular value ``[r, n]``."""
+def row_basis(votes: np.ndarray, tolerance: float, room: Callable[[int], int] = lambda rank: rank) -> np.ndarray:
+    """Orthonormal rows that span the votes' rows up to the tolerance, by decreasing singular value ``[r, n]``.
+
+    ``room`` says for how many rows there is room if so many are needed; it is filled with the next ones that are known.
+    """
     smaller = min(votes.shape)
     # A random combination of all rows finds the leading directions; doubled until the last one found is negligible.
     sample = _FIRST_SAMPLE
@@ -61,10 +65,10 @@ def row_basis(votes: np.ndarray, tolerance: float) -> np.ndarray:
         _, singular, rotation = np.linalg.svd(votes @ basis, full_matrices=False)
         rank = int(np.sum(singular > tolerance * singular[0]))
         if rank <= sample - _SPARE:
-            return (basis @ rotation[:rank].T).T
+            return (basis @ rotation[: room(rank)].T).T
         sample *= 2
     _, singular, rows = np.linalg.svd(votes, full_matrices=False)
-    return rows[: int(np.sum(singular > tolerance * singular[0]))]
+    return rows[: room(int(np.sum(singular > tolerance * singular[0])))]
 
 
 def ladder_rank(rank: int) -> int:
@@ -73,11 +77,11 @@ def ladder_rank(rank: int) -> int:
     Args:
       rank: at least 1.
 
-    Returns: one of 32, 56, 80, 112, 160, 240, 320, 400, ...
+    Returns: one of 24, 32, 44, 64, 92, 128, 180, 256, 320, 384, ...
 
     Example:
-      >>> ladder_rank(44), ladder_rank(52), ladder_rank(300)
-      (56, 56, 320)
+      >>> ladder_rank(50), ladder_rank(60), ladder_rank(300)
+      (64, 64, 320)
     """
     return next((step for step in _LADDER if rank <= step), -(-rank // _LAST_STEP) * _LAST_STEP)
 

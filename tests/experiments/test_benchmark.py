@@ -78,10 +78,12 @@ def test_classes(capsys):
 
 def test_devices(capsys):
     rows = _rows(capsys, "devices", "--repeats", "1")
-    small, large = rows[1:4], rows[4:]
+    small, large = rows[1:5], rows[5:]
+    ways = ["one device, one core", "one device", f"mesh of {rows[0]['cores']}", "threads"]
     for part, count in ((small, 300), (large, 960)):
-        assert [row["way"] for row in part] == ["one device", f"mesh of {rows[0]['cores']}", "threads"]
+        assert [row["way"] for row in part] == ways
         for row in part:
             assert row["qps"] == count
             assert row["c_bound_apart"] < 1e-7
             assert row["times_faster"] == pytest.approx(part[0]["seconds"] / row["seconds"])
+            assert row["cores_used"] > 0
