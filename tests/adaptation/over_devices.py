@@ -4,13 +4,10 @@ import json
 import sys
 
 import jax
+import numpy as np
 
-jax.config.update("jax_num_cpu_devices", 2)
-
-import numpy as np  # noqa: E402
-
-import pvmincq_jax as pvm  # noqa: E402
-from pvmincq_jax.datasets import moons_task  # noqa: E402
+import pvmincq_jax as pvm
+from pvmincq_jax.datasets import moons_task
 
 
 def apart(one, other):
@@ -23,14 +20,23 @@ def apart(one, other):
     return max(gaps)
 
 
-task = moons_task("40", 3, per_class=20, test_size=10)
-mesh, alone = (jax.sharding.Mesh(np.array(some), ("lanes",)) for some in (jax.devices(), jax.devices()[:1]))
-arguments = task.source, task.source_labels, task.target
-given = {"radii": [0.4, 0.6, 0.8], "margins": [0.1, 0.4], "gammas": [6.0, 9.0], "seed": 1}
-found = {
-    "label": apart(*(pvm.sweep(*arguments, **given, folds=2, mesh=one) for one in (alone, mesh))),
-    "transport": apart(*(pvm.transport_sweep(*arguments, **given, draws=4, mesh=one) for one in (alone, mesh))),
-    "fit": apart(*(pvm.fit_validated(*arguments, **given, draws=2, folds=2, mesh=one) for one in (mesh, None))),
-    "exact": apart(*(pvm.fit_validated(*arguments, **given, folds=2, exact=True, mesh=one) for one in (alone, mesh))),
-}
-json.dump({"devices": jax.device_count(), **found}, sys.stdout)
+def main():
+    """Prints how far the results are apart, as JSON."""
+    jax.config.update("jax_num_cpu_devices", 2)
+    task = moons_task("40", 3, per_class=20, test_size=10)
+    mesh, alone = (jax.sharding.Mesh(np.array(some), ("lanes",)) for some in (jax.devices(), jax.devices()[:1]))
+    arguments = task.source, task.source_labels, task.target
+    given = {"radii": [0.4, 0.6, 0.8], "margins": [0.1, 0.4], "gammas": [6.0, 9.0], "seed": 1}
+    found = {
+        "label": apart(*(pvm.sweep(*arguments, **given, folds=2, mesh=one) for one in (alone, mesh))),
+        "transport": apart(*(pvm.transport_sweep(*arguments, **given, draws=4, mesh=one) for one in (alone, mesh))),
+        "fit": apart(*(pvm.fit_validated(*arguments, **given, draws=2, folds=2, mesh=one) for one in (mesh, None))),
+        "exact": apart(
+            *(pvm.fit_validated(*arguments, **given, folds=2, exact=True, mesh=one) for one in (alone, mesh))
+        ),
+    }
+    json.dump({"devices": jax.device_count(), **found}, sys.stdout)
+
+
+if __name__ == "__main__":
+    main()

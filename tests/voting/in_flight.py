@@ -5,7 +5,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 
 # All cores: a test worker has pinned itself to one, where no two computations ever meet.
-if hasattr(os, "sched_setaffinity"):
+if __name__ == "__main__" and hasattr(os, "sched_setaffinity"):
     os.sched_setaffinity(0, range(os.cpu_count() or 1))
 
 import jax
