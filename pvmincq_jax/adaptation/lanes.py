@@ -60,7 +60,7 @@ def program_rank(rank: int, points: int, voters: int) -> int:
 
     Example:
       >>> [program_rank(rank, 320, 320) for rank in (20, 52, 70, 200, 300)], program_rank(20, 128, 128)
-      ([24, 64, 92, 256, 320], 128)
+      ([24, 64, 92, 200, 320], 128)
     """
     least = _SMALL_RANK if max(points, voters) <= _SMALL_SIZE else 1
     return min(max(ladder_rank(rank), least), points, voters)

@@ -22,8 +22,8 @@ _LEADING = 1e-8
 # The relative change of the second moment that leaving out the others may cause.
 _LEFT_OUT = 1e-10
 # Programs are compiled for few ranks, so that nearby problems share one. Each is about the root of 2 times the one
-# before, for at most about twice the work of a step, which grows as the square of the rank.
-_LADDER = (24, 32, 44, 64, 92, 128, 180, 256)
+# before, for at most about twice the work of a step, which grows as the square of the rank; less where that is much.
+_LADDER = (24, 32, 44, 64, 92, 128, 160, 200, 256)
 _LAST_STEP = 64
 # Below this size a plain SVD is as fast as a randomised one.
 _SMALL = 200
@@ -77,7 +77,7 @@ def ladder_rank(rank: int) -> int:
     Args:
       rank: at least 1.
 
-    Returns: one of 24, 32, 44, 64, 92, 128, 180, 256, 320, 384, ...
+    Returns: one of 24, 32, 44, 64, 92, 128, 160, 200, 256, 320, 384, ...
 
     Example:
       >>> ladder_rank(50), ladder_rank(60), ladder_rank(300)
