@@ -302,11 +302,12 @@ def test_a_rank_beside_a_factor_is_refused() -> None:
         pvm.mincq(VOTES, LABELS, 0.1, factor=pvm.vote_factor(VOTES), rank=3)
 
 
-def test_the_ladder_of_ranks_is_short() -> None:
+def test_the_ladder_of_ranks_is_short_and_wastes_little() -> None:
     steps = sorted({ladder_rank(rank) for rank in range(1, 513)})
     assert all(ladder_rank(rank) >= rank for rank in range(1, 513))
     assert [ladder_rank(step) for step in steps] == steps
     assert len(steps) <= 13
+    assert np.all(np.divide(steps[1:], steps[:-1]) <= 1.46)
     assert ladder_rank(50) == ladder_rank(60)
 
 
