@@ -12,7 +12,8 @@ from pvmincq_jax.adaptation import grid
 from pvmincq_jax.adaptation.grid import solve_grid
 from pvmincq_jax.adaptation.lanes import Lanes, factor_tolerance, ladder_size, program_rank
 from pvmincq_jax.voting.factor import row_basis
-from tests.problems import clarabel_objective, kernel
+from tests.problems import FRACTIONS as ALL_FRACTIONS
+from tests.problems import KINDS, clarabel_objective, kernel, moments, random_problem
 
 FRACTIONS = np.array([0.05, 0.4])
 
@@ -52,6 +53,27 @@ def test_every_lane_is_as_good_as_clarabel(problem):
             least = clarabel_objective(votes[:, mask] * np.sqrt(shares)[:, None], margins, fraction)
             assert moment / mu**2 == pytest.approx(least, rel=1e-6)
             assert figures.c_bound[lane, k] == pytest.approx(1 - mu**2 / moment, abs=1e-8)
+
+
+LARGE = [pytest.param(*size, marks=pytest.mark.long) for size in ((300, 300), (400, 120), (100, 400))]
+
+
+@pytest.mark.parametrize(("points", "voters"), [(40, 60), *LARGE])
+def test_voters_of_every_kind_are_solved(points, voters):
+    """From 1e-6 mu_max to mu_max itself, at the rank that the engine takes."""
+    for kind in KINDS:
+        problems = [random_problem(kind, seed, points, voters) for seed in (300, 301)]
+        weights = [np.ones(points) if one.sample_weights is None else one.sample_weights for one in problems]
+        masks = [np.ones(voters, bool) if one.voter_mask is None else one.voter_mask for one in problems]
+        lanes = Lanes(np.stack([one.labels for one in problems]), np.stack(weights), np.stack(masks))
+        figures = solve_grid(lambda lane, own=problems: own[lane].votes, lanes, np.array(ALL_FRACTIONS))
+        np.testing.assert_array_equal(figures.status, pvm.Status.SOLVED, err_msg=kind)
+        root, margins, _ = moments(problems[0])
+        for k in (3, 5, 8):
+            own, mu = figures.weights[0, k, masks[0]], ALL_FRACTIONS[k] * np.mean(np.abs(margins))
+            assert margins @ own == pytest.approx(mu, rel=1e-7)
+            least = clarabel_objective(root, margins, ALL_FRACTIONS[k])
+            assert np.sum((root @ own) ** 2) / mu**2 == pytest.approx(least, rel=1e-6), kind
 
 
 def test_a_lane_without_points_says_so_and_disturbs_nobody(problem):
