@@ -72,15 +72,11 @@ def run(arguments: argparse.Namespace) -> None:
     def mesh(devices: int) -> jax.sharding.Mesh:
         return jax.sharding.Mesh(np.array(jax.devices()[:devices]), ("lanes",))
 
-    def on_one_core(way: Callable[[], pvm.Sweep]) -> pvm.Sweep:
-        with _one_core():
-            return way()
-
     for margins in (5, 16):
         over = partial(several, margins=np.geomspace(0.01, 0.5, margins))
         ways: dict[str, Callable[[], pvm.Sweep]] = {}
         if sys.platform == "linux":
-            ways["one device, one core"] = partial(on_one_core, partial(over, mesh=mesh(1)))
+            ways["one device, one core"] = _one_core()(partial(over, mesh=mesh(1)))
         ways |= {
             "one device": partial(over, mesh=mesh(1)),
             f"mesh of {cores}": partial(over, mesh=mesh(cores)),

@@ -1,10 +1,10 @@
 """What a compiled program takes: lanes on their voters, at sizes of a short ladder.
 
 A problem is a lane: the labels and weights of the learning points, and the voters that take part. Points, voters and
-ranks are rounded up to a few sizes and filled with points of weight 0, masked voters and zero directions, which change
-nothing in the result. Nearby problems then share a compiled program: compiling takes seconds, solving milliseconds. The
-factor's tolerance follows from the margins, see `factor_tolerance`: first the one that is enough as a rule, as the
-certificate of each solution says whether it was.
+ranks are rounded up to a few sizes and filled with points of weight 0, masked voters and directions that need not have
+been kept, which change nothing in the result. Nearby problems then share a compiled program: compiling takes seconds,
+solving milliseconds. The factor's tolerance follows from the margins, see `factor_tolerance`: first the one that is
+enough as a rule, as the certificate of each solution says whether it was.
 """
 
 from typing import NamedTuple
