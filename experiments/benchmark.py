@@ -10,7 +10,7 @@ import importlib
 import sys
 from collections.abc import Sequence
 
-from experiments.engine import on_one_core
+from experiments.run.engine import on_one_core
 
 _BENCHMARKS = {
     "classes": "fits of the transport form on as many points of two, three and five classes",
@@ -24,15 +24,15 @@ _BENCHMARKS = {
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Runs one benchmark; each lives in ``experiments/bench_NAME.py`` as ``add_arguments`` and ``run``."""
+    """Runs one benchmark; each lives in ``experiments/bench/NAME.py`` as ``add_arguments`` and ``run``."""
     parser = argparse.ArgumentParser(prog="python -m experiments.benchmark", description=__doc__)
     commands = parser.add_subparsers(dest="name", required=True)
     for name, text in _BENCHMARKS.items():
         command = commands.add_parser(name, help=text, description=text)
         command.add_argument("--json", action="store_true", help="print one JSON object a row")
-        importlib.import_module(f"experiments.bench_{name}").add_arguments(command)
+        importlib.import_module(f"experiments.bench.{name}").add_arguments(command)
     parsed = parser.parse_args(arguments)
-    importlib.import_module(f"experiments.bench_{parsed.name}").run(parsed)
+    importlib.import_module(f"experiments.bench.{parsed.name}").run(parsed)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ import numpy as np
 import optax
 
 import pvmincq_jax as pvm
-from experiments.command import number
+from experiments.run.command import number
 from pvmincq_jax.datasets import moons_task
 
 __all__ = [

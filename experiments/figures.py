@@ -15,25 +15,25 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from experiments import figures_domains, figures_models
-from experiments.cache import switch_cache_on
-from experiments.cells import Settings
-from experiments.command import names, number
-from experiments.engine import on_one_core
-from experiments.figures_style import Scene, save
-from experiments.methods import METHODS
+from experiments.run import pictures
+from experiments.run.cache import switch_cache_on
+from experiments.run.cells import Settings
+from experiments.run.command import names, number
+from experiments.run.engine import on_one_core
+from experiments.run.methods import METHODS
+from experiments.run.style import Scene, save
 from pvmincq_jax.datasets import TASKS
 
 __all__ = ["FIGURES", "main"]
 
 FIGURES: dict[str, Callable[[Scene], Any]] = {
-    "domains": figures_domains.domains,
-    "transfer": figures_domains.transfer,
-    "reverse": figures_domains.reverse,
-    "pv_curve": figures_models.pv_curve,
-    "criterion": figures_models.criterion,
-    "weights": figures_models.weights,
-    "regions": figures_models.regions,
+    "domains": pictures.domains,
+    "transfer": pictures.transfer,
+    "reverse": pictures.reverse,
+    "pv_curve": pictures.pv_curve,
+    "criterion": pictures.criterion,
+    "weights": pictures.weights,
+    "regions": pictures.regions,
 }
 
 

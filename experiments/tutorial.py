@@ -38,7 +38,7 @@ options = parser.parse_args([] if notebook else None)
 if options.seed < 0 or options.per_class < 8:
     parser.error("--seed must be at least 0, and --per-class at least 8")
 if options.notebook:
-    from experiments.notebook import write_notebook
+    from experiments.run.notebook import write_notebook
 
     write_notebook(Path(__file__), options.out / "tutorial.ipynb")
     parser.exit(0, f"written: {options.out / 'tutorial.ipynb'}\n")

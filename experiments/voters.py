@@ -14,11 +14,10 @@ from functools import partial
 from typing import Any, get_args
 
 import pvmincq_jax as pvm
-from experiments.cells import Settings, accuracy
-from experiments.command import Command, as_table, names, number, write
-from experiments.penguins import penguins_task
-from experiments.real_tasks import digits_task
-from experiments.study import run_accuracies
+from experiments.run.cells import Settings, accuracy
+from experiments.run.command import Command, as_table, names, number, write
+from experiments.run.study import run_accuracies
+from experiments.run.tasks import digits_task, penguins_task
 from pvmincq_jax.adaptation.seats import Centers
 from pvmincq_jax.datasets import TASKS, DomainTask, moons_task
 

@@ -7,19 +7,19 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from experiments import command
+from experiments.run import command
 from tests.experiments.commands import check_refused
 
 COMMANDS = (
-    "label_study",
+    "studies.label_study",
     "learned_metric",
     "penguins",
     "shared_points",
     "table1",
-    "translation_map",
-    "transport_laws",
-    "transport_limits",
-    "transport_study",
+    "studies.translation_map",
+    "studies.transport_laws",
+    "studies.transport_limits",
+    "studies.transport_study",
     "views",
     "voters",
 )

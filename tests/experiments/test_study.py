@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from experiments import results
-from experiments.results import open_results
-from experiments.study import Study, run_study
+from experiments.run import results
+from experiments.run.results import open_results
+from experiments.run.study import Study, run_study
 from tests.experiments.test_engine import until
 
 CELLS = [("plain", 2), ("plain", 3)]
@@ -159,7 +159,7 @@ def test_interrupted(tmp_path, capsys, monkeypatch):
         raise KeyboardInterrupt
 
     run(tmp_path, CELLS[:1])
-    monkeypatch.setattr("experiments.engine._call", stop)
+    monkeypatch.setattr("experiments.run.engine._call", stop)
     assert "the same command goes on from there" in refused(capsys, tmp_path)
     monkeypatch.undo()
     assert run(tmp_path).whole().keys() == set(CELLS)

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from experiments.cache import OFF, cache_folder
-from experiments.engine import available_cores
+from experiments.run.cache import OFF, cache_folder
+from experiments.run.engine import available_cores
 
 __all__ = ["Command", "as_table", "mean_and_error", "names", "note", "number", "write"]
 
@@ -58,13 +58,13 @@ class Command(argparse.ArgumentParser):
         """Begins the parser.
 
         Args:
-          name: of the module, under experiments.
+          name: of the module, under experiments; its last part names the folder of the results.
           description: its docstring.
           usual: values of options that are not given; ``runs`` and ``seed`` are options if they are here.
           quick: those that differ with --quick.
         """
         shape = argparse.RawDescriptionHelpFormatter
-        prog = f"python -m experiments.{name}"
+        prog, name = f"python -m experiments.{name}", name.rpartition(".")[2]
         super().__init__(prog=prog, description=description, epilog=_EPILOG, formatter_class=shape, allow_abbrev=False)
         self.usual = {"out": Path("results") / name} | usual
         self.quick = {"out": Path("results") / f"{name}_quick"} | quick
@@ -168,7 +168,7 @@ def write(out: Path, name: str, text: str, draw: Any = None) -> None:
     print(text)
     (out / f"{name}.md").write_text(text + "\n", encoding="utf-8")
     if draw is not None:
-        from experiments.figures_style import save  # and Matplotlib, which workers do without
+        from experiments.run.style import save  # and Matplotlib, which workers do without
 
         save(out, name, draw)
     note(f"written to {out / name}.md" + (" .png .pdf" if draw is not None else ""))

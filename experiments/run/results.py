@@ -18,8 +18,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from experiments.cache import switch_cache_on
-from experiments.engine import Cell, lock
+from experiments.run.cache import switch_cache_on
+from experiments.run.engine import Cell, lock
 
 __all__ = ["ResultsFile", "fingerprint", "library_versions", "measure", "open_results"]
 
@@ -42,7 +42,7 @@ def fingerprint(conditions: dict[str, Any], versions: dict[str, str]) -> str:
 
 
 def measure(shared: dict[str, Any], cell: Cell) -> dict[str, Any]:
-    """Computes a cell where it is called: see `experiments.engine.run_cells`.
+    """Computes a cell where it is called: see `experiments.run.engine.run_cells`.
 
     Args:
       shared: ``work``, the "package.module:function" of ``(settings, *cell)``; its ``settings``; and the ``cache``.

@@ -4,7 +4,7 @@ import argparse
 import subprocess
 import sys
 
-from experiments.bench_common import emit, versions
+from experiments.bench.common import emit, versions
 
 __all__ = ["add_arguments", "run"]
 

@@ -19,11 +19,11 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
 
-from experiments.cells import Settings, TableCell
-from experiments.command import as_table, mean_and_error
-from experiments.engine import Cell
-from experiments.methods import METHODS, PAPER, TASKS
-from experiments.results import library_versions
+from experiments.run.cells import Settings, TableCell
+from experiments.run.command import as_table, mean_and_error
+from experiments.run.engine import Cell
+from experiments.run.methods import METHODS, PAPER, TASKS
+from experiments.run.results import library_versions
 
 __all__ = ["Report", "Summary", "as_csv", "as_latex", "as_markdown", "as_text", "plot", "summarise", "write_report"]
 

@@ -11,8 +11,8 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
 
-from experiments.cells import Settings
-from experiments.methods import METHODS, Fitted
+from experiments.run.cells import Settings
+from experiments.run.methods import METHODS, Fitted
 from pvmincq_jax.datasets import DomainTask
 
 __all__ = ["CLASSES", "STYLE", "Scene", "bare", "points", "save", "task_name"]

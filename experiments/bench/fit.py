@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from experiments.bench_common import PeakMemory, emit, versions
-from experiments.shifts import wide_task
+from experiments.bench.common import PeakMemory, emit, versions
+from experiments.run.shifts import wide_task
 from pvmincq_jax.datasets import DomainTask
 
 __all__ = ["add_arguments", "measure", "run"]
@@ -128,7 +128,7 @@ def run(arguments: argparse.Namespace) -> None:
         for method in arguments.methods:
             print(f"size {number + 1} of {len(sizes)}: {method}", file=sys.stderr, flush=True)
             call = f"measure({method!r}, {points}, {features}, {arguments.seed}, began)"
-            script = f"import json; from experiments.bench_fit import measure; print(json.dumps({call}))"
+            script = f"import json; from experiments.bench.fit import measure; print(json.dumps({call}))"
             script = f"import time; began = time.perf_counter(); {script}"
             done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
             row = {"benchmark": "fit", "points": points, "features": features, "method": method}

@@ -20,8 +20,8 @@ import jax
 import numpy as np
 
 import pvmincq_jax as pvm
-from experiments.bench_common import best_seconds, emit, versions
-from experiments.engine import available_cores
+from experiments.bench.common import best_seconds, emit, versions
+from experiments.run.engine import available_cores
 from pvmincq_jax.datasets import moons_task
 
 __all__ = ["add_arguments", "run"]

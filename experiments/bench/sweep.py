@@ -17,8 +17,8 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 import pvmincq_jax as pvm
-from experiments.bench_common import PeakMemory, best_seconds, cvxopt_box, emit, versions
-from experiments.engine import available_cores
+from experiments.bench.common import PeakMemory, best_seconds, cvxopt_box, emit, versions
+from experiments.run.engine import available_cores
 from pvmincq_jax.adaptation.seats import everybody_and_folds
 from pvmincq_jax.datasets import moons_task
 

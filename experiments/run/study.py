@@ -9,9 +9,9 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
-from experiments.cache import switch_cache_on
-from experiments.engine import Cell, Order, Outcome, run_cells
-from experiments.results import ResultsFile, open_results
+from experiments.run.cache import switch_cache_on
+from experiments.run.engine import Cell, Order, Outcome, run_cells
+from experiments.run.results import ResultsFile, open_results
 
 __all__ = ["Finished", "Study", "run_accuracies", "run_study"]
 
@@ -27,7 +27,7 @@ class Study(NamedTuple):
       say: the figures of a line in a few words.
       conditions: from a cell to what must agree besides, in place of ``settings``.
       options: for the work alone, without a part in the conditions.
-      order: see `experiments.engine.Order`.
+      order: see `experiments.run.engine.Order`.
       meanwhile: modules that the command needs in the end, loaded while the workers start.
     """
 
@@ -142,7 +142,9 @@ def _compute(study: Study, results: ResultsFile, options: argparse.Namespace) ->
         for module in study.meanwhile:
             importlib.import_module(module)
 
-    run = run_cells("experiments.results:measure", missing, shared=shared, order=study.order, at_work=at_work, **places)
+    run = run_cells(
+        "experiments.run.results:measure", missing, shared=shared, order=study.order, at_work=at_work, **places
+    )
 
     def keep(outcome: Outcome) -> tuple[dict[str, Any] | None, str]:
         if outcome.error:
@@ -169,7 +171,7 @@ def run_study(study: Study, options: argparse.Namespace) -> Finished:
 
     Args:
       study: what to compute.
-      options: ``out``, ``jobs``, ``dask`` and ``cache``, as `experiments.command.Command` reads them.
+      options: ``out``, ``jobs``, ``dask`` and ``cache``, as `experiments.run.command.Command` reads them.
 
     Returns:
       A `Finished`. What cannot be done at all ends the command with a sentence and exit code 2.

@@ -16,7 +16,7 @@ import numpy as np
 from scipy import sparse
 
 import pvmincq_jax as pvm
-from experiments.bench_common import PeakMemory, best_seconds, cvxopt_box, emit, versions
+from experiments.bench.common import PeakMemory, best_seconds, cvxopt_box, emit, versions
 from pvmincq_jax.datasets import draw_moons
 
 __all__ = ["add_arguments", "run"]
