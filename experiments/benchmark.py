@@ -10,16 +10,17 @@ import importlib
 import sys
 from collections.abc import Sequence
 
+from experiments.run.command import end
 from experiments.run.engine import on_one_core
 
 _BENCHMARKS = {
     "classes": "fits of the transport form on as many points of two, three and five classes",
     "devices": "a grid on one device, over a mesh of a device for each core, and in threads",
-    "fit": "whole fits by default at a user's sizes: seconds, memory and accuracy, beside SVC and OT + SVC",
+    "fit": "whole fits by default at a user's sizes, beside SVC and OT + SVC, or beside another checkout",
     "matching": "matchings beside SciPy's Dinic, the PV curve, and many draws from one graph",
-    "qp": "MinCq beside cvxopt, PIQP, Clarabel and BoxOSQP, and how its time grows with the voters",
+    "qp": "MinCq beside PIQP, cvxopt, Clarabel, DAQP and BoxOSQP, and how its time grows with the voters",
     "start": "seconds of a fresh process to its first solution and its first sweep",
-    "sweep": "PV-MinCq over a whole grid, beside the same grid in a loop over cvxopt and PIQP",
+    "sweep": "PV-MinCq over a whole grid, beside the same grid in a loop over PIQP and cvxopt",
 }
 
 
@@ -32,7 +33,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         command.add_argument("--json", action="store_true", help="print one JSON object a row")
         importlib.import_module(f"experiments.bench.{name}").add_arguments(command)
     parsed = parser.parse_args(arguments)
-    importlib.import_module(f"experiments.bench.{parsed.name}").run(parsed)
+    try:
+        importlib.import_module(f"experiments.bench.{parsed.name}").run(parsed)
+    except ModuleNotFoundError as error:
+        end(f"{error.name} is not installed, and `benchmark {parsed.name}` needs it: pip install -e '.[test]'")
+    except ValueError as error:
+        end(str(error))
 
 
 if __name__ == "__main__":

@@ -45,9 +45,15 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--out", type=Path, default=Path("results/figures"), help="folder (default results/figures)")
     parser.add_argument("--task", default="40", choices=TASKS, help="of all figures but the domains (default 40)")
     parser.add_argument("--seed", type=number(0), default=defaults.seed, help=f"of the data (default {defaults.seed})")
-    parser.add_argument("--only", nargs="+", action=names(FIGURES), default=list(FIGURES), help="which (default: all)")
     parser.add_argument(
-        "--methods", nargs="+", action=names(METHODS), default=list(METHODS), help="whose regions (default: all)"
+        "--only", nargs="+", action=names(FIGURES), default=list(FIGURES), help=f"of {' '.join(FIGURES)} (default: all)"
+    )
+    parser.add_argument(
+        "--methods",
+        nargs="+",
+        action=names(METHODS),
+        default=list(METHODS),
+        help=f"whose regions, of {' '.join(METHODS)} (default: all)",
     )
     parser.add_argument("--per-class", type=number(5), default=defaults.per_class, help="source and target points")
     parser.add_argument("--test-size", type=number(2), default=defaults.test_size, help="fresh target points")

@@ -30,7 +30,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import pvmincq_jax as pvm
-from experiments.run.command import Command, as_table, mean_and_error, number, write
+from experiments.run.command import Command, amount, as_table, mean_and_error, number, write
 from experiments.run.methods import METHODS as TABLE1
 from experiments.run.study import Study, run_study
 from pvmincq_jax.datasets import DomainTask, moons_task
@@ -243,15 +243,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     usual = {"levels": [0.1, 0.3, 0.6, 1.0, 3.0], "runs": 10, **Settings()._asdict()}
     parser = Command("learned_metric", __doc__, usual, {"levels": [0.3, 3.0], "runs": 2})
     add = parser.add_argument
-    add("--levels", type=float, nargs="+", help=f"of the noise{parser.default('levels')}")
-    add("--angle", type=float, help=f"of the target{parser.default('angle')}")
+    add("--levels", type=amount(0.001), nargs="+", help=f"of the noise{parser.default('levels')}")
+    add("--angle", type=amount(-360), help=f"of the target{parser.default('angle')}")
     add("--form", choices=("diagonal", "full", "low_rank"), help=f"of the map{parser.default('form')}")
     add("--per-class", type=number(10), help=f"points{parser.default('per_class')}")
     add("--test-size", type=number(2), help=f"points{parser.default('test_size')}")
     options = parser.parse_args(arguments)
     levels = sorted(options.levels)
-    if not all(0.001 <= level < np.inf for level in levels):
-        parser.error(f"--levels must be finite and at least 0.001; they are {levels}")
     settings = Settings(options.seed, options.angle, options.per_class, options.test_size, options.form)
     cells = [(level, run) for run in range(options.runs) for level in levels]
     shared = settings._asdict() | {"grid": GRID}

@@ -146,7 +146,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = Command("real_shifts", __doc__, usual, {"runs": 2, "tasks": list(QUICK)})
     parser.add_argument("--methods", nargs="+", action=names(METHODS), help=f"of {'; '.join(METHODS)}")
     known = [*REPORTED, *tasks(True)]
-    parser.add_argument("--tasks", nargs="+", action=names(known), help="some of them, by name (default: all)")
+    parser.add_argument("--tasks", nargs="+", action=names(known), help=f"of {'; '.join(known)} (default: all)")
     parser.add_argument("--study", action="store_true", help="the tasks that the rules were settled on")
     options = parser.parse_args(arguments)
     columns = [task for task in tasks(options.study) if options.tasks is None or task in options.tasks]

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.run.cells import Settings, TableCell, conditions
-from experiments.run.command import Command, names, number
+from experiments.run.command import Command, amount, names, number
 from experiments.run.engine import Order
 from experiments.run.methods import METHODS, TASKS
 from experiments.run.study import Study, run_study
@@ -44,7 +44,7 @@ def _parser() -> Command:
     sizes = parser.add_argument_group("sizes, other than the paper's")
     sizes.add_argument("--per-class", type=number(5), help=f"source and target points{parser.default('per_class')}")
     sizes.add_argument("--test-size", type=number(2), help=f"fresh target points{parser.default('test_size')}")
-    sizes.add_argument("--noise", type=float, help=f"of the moons{parser.default('noise')}")
+    sizes.add_argument("--noise", type=amount(0), help=f"of the moons{parser.default('noise')}")
     return parser
 
 

@@ -58,7 +58,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--per-class", type=number(5), help=f"source and target points{parser.default('per_class')}")
     parser.add_argument("--test-size", type=number(2), help=f"fresh target points{parser.default('test_size')}")
     parser.add_argument("--most", nargs="+", type=number(1), help="so many voters at most, in place of where they sit")
-    parser.add_argument("--capped", nargs="+", action=names(CAPPED), default=[*CAPPED], help="tasks for --most")
+    parser.add_argument(
+        "--capped",
+        nargs="+",
+        action=names(CAPPED),
+        default=[*CAPPED],
+        help=f"tasks for --most, of {'; '.join(CAPPED)} (default: all)",
+    )
     options = parser.parse_args(arguments)
     rows, tasks = [*get_args(Centers)], options.tasks
     settings: dict[str, Any] = Settings(options.seed, options.per_class, options.test_size)._asdict()

@@ -1,32 +1,30 @@
 """The whole grid end to end, beside the same grid in a loop over general QP solvers, and as the samples grow.
 
-cvxopt comes twice: ``cvxopt`` is given the box as a dense matrix, as it comes from NumPy arrays, and ``cvxopt_sparse``
-as a sparse one, the fastest way we know to call it. The loops solve over the matched points alone, on one core, at
-given radii; ours is given the same radii, and uses all cores, as it does by default. Beside it: with one call at a time
-(a mesh of one device), to three digits as fits solve it, and with the search of the radii.
+The loops solve over the matched points alone, with one thread, at given radii; each solver is called at the scaling and
+settings that suit it best on some of the grid's problems, see `experiments.bench.solvers`. Ours is given the same
+radii, and uses all cores, as it does by default; beside it, with one call at a time (a mesh of one device) and with the
+search of the radii. ``cores_used`` is the processor's time over the time taken.
 """
 
 import argparse
 import time
-from collections.abc import Callable
-from functools import partial
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 import pvmincq_jax as pvm
-from experiments.bench.common import PeakMemory, best_seconds, cvxopt_box, emit, versions
+from experiments.bench.common import PeakMemory, best_seconds, cores_used, emit, versions
+from experiments.bench.solvers import PEERS, Peer, Program, Way, best_way, installed, solve
 from experiments.run.engine import available_cores
-from pvmincq_jax.adaptation.seats import everybody_and_folds
 from pvmincq_jax.datasets import moons_task
 
 __all__ = ["add_arguments", "run"]
 
-# The loosest at which cvxopt reaches the accuracy that `sweep` guarantees, 1e-7. PIQP does not on one problem in seven
-# at any tolerance; at 1e-9 it is as near as it comes.
-TOLERANCE = {"cvxopt": 1e-10, "piqp": 1e-9}
+_FOLDS = 5
+# One in so many of the grid's programs, each at all margins, is what scalings are tried on.
+_EVERY = 29
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,76 +32,62 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--quick", action="store_true", help="small sizes, in seconds")
     parser.add_argument("--repeats", type=int, default=5, help="runs of our sweep; the best counts")
     parser.add_argument("--seed", type=int, default=0)
+    usual = ("piqp", "cvxopt", "cvxopt_sparse", "cvxopt_qpsolvers")
+    text = f"other solvers, of {', '.join(PEERS)} (default: {', '.join(usual)})"
+    parser.add_argument("--peers", nargs="*", choices=[*PEERS], default=usual, help=text)
 
 
-def _cvxopt(dense: bool, hessian: np.ndarray, normal: np.ndarray, level: float) -> np.ndarray:
-    import cvxopt
+class _Point(NamedTuple):
+    """A fold (-1 for the whole source), radius and gamma of the grid."""
 
-    n = len(normal)
-    G = cvxopt_box(n, dense)
-    tolerance = TOLERANCE["cvxopt"]
-    found = cvxopt.solvers.qp(
-        cvxopt.matrix(hessian),
-        cvxopt.matrix(np.zeros(n)),
-        G,
-        cvxopt.matrix(np.ones(2 * n)),
-        cvxopt.matrix(normal[None]),
-        cvxopt.matrix(level),
-        options={"show_progress": False, "abstol": tolerance, "reltol": tolerance, "feastol": tolerance},
-    )
-    return np.array(found["x"]).ravel()
+    fold: int
+    r: int
+    g: int
+    labels: np.ndarray
+    program: Program
+    held_out_votes: np.ndarray
 
 
-def _piqp(hessian: np.ndarray, normal: np.ndarray, level: float) -> np.ndarray:
-    import piqp
+def _points(task: Any, grid: pvm.Sweep, seed: int) -> Iterator[_Point]:
+    """Matching, votes and moments, one point after the other."""
+    labels = task.source_labels
+    fold_of = np.random.default_rng(seed).permutation(np.arange(len(labels)) % _FOLDS)
+    for fold in range(-1, _FOLDS):
+        kept = fold_of != fold
+        held_out = task.source[~kept] if fold >= 0 else task.source[:1]
+        for r, radius in enumerate(grid.radii):
+            self_labels = pvm.self_label(task.source[kept], labels[kept], task.target, float(radius), seed=seed)
+            rows = self_labels.weights > 0
+            points, carried = task.target[rows], self_labels.labels[rows]
+            square, cross = (np.sum((x[:, None] - points[None]) ** 2, axis=-1) for x in (points, held_out))
+            for g, gamma in enumerate(grid.gammas):
+                program = Program(np.exp(-gamma * square), carried)
+                yield _Point(fold, r, g, carried, program, np.exp(-gamma * cross))
 
-    n = len(normal)
-    solver = piqp.DenseSolver()
-    solver.settings.eps_abs = solver.settings.eps_duality_gap_abs = TOLERANCE["piqp"]
-    solver.settings.eps_rel = solver.settings.eps_duality_gap_rel = TOLERANCE["piqp"]
-    solver.setup(hessian, np.zeros(n), normal[None], np.array([level]), x_l=-np.ones(n), x_u=np.ones(n))
-    solver.solve()
-    return np.array(solver.result.x)
 
-
-def _loop(
-    task: Any, grid: pvm.Sweep, seed: int, solve: Callable[[np.ndarray, np.ndarray, float], np.ndarray]
-) -> tuple[int, np.ndarray]:
-    """The same grid as a Python loop: matching, votes, moments, QP and held-out risk, one point after the other.
+def _loop(task: Any, grid: pvm.Sweep, seed: int, peer: Peer, way: Way) -> tuple[int, np.ndarray]:
+    """The same grid as a Python loop, with the held-out risk of every vote.
 
     Returns the number of QPs, and the C-bounds of the votes learnt from the whole samples ``[r, g, k]``.
     """
-    labels = task.source_labels
-    learning = everybody_and_folds(task.source, labels, 5, seed)
-    bounds = np.full(grid.c_bound.shape, np.nan)
-    count = 0
-    for fold in range(-1, 5):
-        kept = learning[fold + 1]
-        for r, radius in enumerate(grid.radii):
-            found = pvm.self_label(task.source[kept], labels[kept], task.target, float(radius), seed=seed)
-            rows = found.weights > 0
-            points, own = task.target[rows], found.labels[rows]
-            for g, gamma in enumerate(grid.gammas):
-                square = np.sum((points[:, None] - points[None]) ** 2, axis=-1)
-                votes = np.exp(-gamma * square)
-                hessian, margins = votes.T @ votes / len(own), votes.T @ own / len(own)
-                scale = np.linalg.norm(hessian, 1)
-                normal = margins / np.sum(np.abs(margins))
-                held = task.source[~kept] if fold >= 0 else task.source[:1]
-                cross = np.exp(-gamma * np.sum((held[:, None] - points[None]) ** 2, axis=-1))
-                for k, fraction in enumerate(grid.margins):
-                    x = solve(hessian / scale, normal, float(fraction))
-                    count += 1
-                    np.mean(np.sign(cross @ x))
-                    if fold < 0:
-                        vote = votes @ x
-                        bounds[r, g, k] = 1 - np.mean(own * vote) ** 2 / np.mean(vote**2)
+    bounds, count = np.full(grid.c_bound.shape, np.nan), 0
+    for point in _points(task, grid, seed):
+        solutions = solve(peer, way, point.program, grid.margins)
+        count += len(solutions)
+        for k, v in enumerate(solutions):
+            np.mean(np.sign(point.held_out_votes @ v))
+            if point.fold < 0:
+                vote = point.program.votes @ v
+                bounds[point.r, point.g, k] = 1 - np.mean(point.labels * vote) ** 2 / np.mean(vote**2)
     return count, bounds
 
 
 def run(arguments: argparse.Namespace) -> None:
     """Prints the rows."""
-    emit({"benchmark": "sweep", "seed": arguments.seed, **versions("jax", "scipy", "cvxopt", "piqp")}, arguments.json)
+    from threadpoolctl import threadpool_limits
+
+    packages = versions("jax", "scipy", "cvxopt", "qpsolvers", "piqp", "clarabel", "daqp")
+    emit({"benchmark": "sweep", "seed": arguments.seed, **packages}, arguments.json)
     per_class = 20 if arguments.quick else 150
     task = moons_task("40", arguments.seed, per_class=per_class)
 
@@ -111,7 +95,7 @@ def run(arguments: argparse.Namespace) -> None:
     one_device = jax.sharding.Mesh(np.array(jax.devices()[:1]), ("lanes",))
 
     def ours(**options: Any) -> pvm.Sweep:
-        given: dict[str, Any] = {"gammas": gammas, "seed": arguments.seed, "progress": False, "exact": True, **options}
+        given: dict[str, Any] = {"gammas": gammas, "seed": arguments.seed, "progress": False, **options}
         return pvm.sweep(task.source, task.source_labels, task.target, **given)
 
     start = time.perf_counter()
@@ -122,38 +106,34 @@ def run(arguments: argparse.Namespace) -> None:
         "seconds": lambda: ours(radii=grid.radii),
         "with_radii_seconds": ours,
         "one_at_a_time_seconds": lambda: ours(radii=grid.radii, mesh=one_device),
-        "three_digits_seconds": lambda: ours(radii=grid.radii, exact=False),
     }
     ours(mesh=one_device)
     best = best_seconds(ways, arguments.repeats)
+    shared = {"benchmark": "sweep", "points": 2 * per_class}
     row: dict[str, Any] = {
-        "benchmark": "sweep",
-        "points": 2 * per_class,
+        "solver": "ours",
         "qps": int(grid.status.size + grid.fold_status.size),
-        "cores": len(available_cores()),
         **best,
         "first_call_seconds": first,
+        "cores": len(available_cores()),
+        "cores_used": cores_used(ways["seconds"])[1],
         "kkt_residual": float(np.nanmax(np.r_[grid.kkt_residual.ravel(), grid.fold_kkt_residual.ravel()])),
         "solved": float(np.mean(np.r_[grid.status.ravel(), grid.fold_status.ravel()] == pvm.Status.SOLVED)),
         "peak_mb": memory.megabytes,  # of the first call, compilation included
     }
-    loops: dict[str, Callable[[np.ndarray, np.ndarray, float], np.ndarray]] = {
-        "cvxopt": partial(_cvxopt, True),
-        "cvxopt_sparse": partial(_cvxopt, False),
-        "piqp": _piqp,
-    }
-    for name, solve in loops.items():
-        start = time.perf_counter()
+    emit(shared | row, arguments.json)
+    margins = np.asarray(grid.margins)
+    tried = [(point.program, margins) for point in list(_points(task, grid, arguments.seed))[::_EVERY]]
+    known = np.full(len(tried) * len(margins), np.inf)
+    for name, peer in installed(arguments.peers).items():
+        # On matrices of this size more threads only make the others slower.
         with threadpool_limits(1, "blas"):
-            # On matrices of this size more threads only make the others slower.
-            count, bounds = _loop(task, grid, arguments.seed, solve)
-        row[f"{name}_seconds"] = time.perf_counter() - start
-        row[f"{name}_cores"] = 1
-        row[f"{name}_qps"] = count
+            way = best_way(peer, tried, known)
+            seconds, cores, (count, bounds) = cores_used(lambda: _loop(task, grid, arguments.seed, peer, way))  # noqa: B023
+        row = {"solver": name, "qps": count, "seconds": seconds, "times_ours": seconds / best["seconds"]}
         # 1 - C-bound is the squared margin over the second moment: its relative difference is that of the objective.
-        row[f"{name}_error"] = float(np.nanmax((1 - grid.c_bound) / (1 - bounds)) - 1)
-        row[f"ratio_{name}"] = row[f"{name}_seconds"] / best["seconds"]
-    emit(row, arguments.json)
+        row |= {"cores_used": cores, "error": float(np.nanmax((1 - grid.c_bound) / (1 - bounds)) - 1)}
+        emit(shared | row | way.named(), arguments.json)
 
     for size in (40,) if arguments.quick else (300, 1000, 3000):
         _growth(size, arguments)

@@ -24,7 +24,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from experiments.run.cells import accuracy
-from experiments.run.command import Command, as_table, names, number, write
+from experiments.run.command import Command, amount, as_table, names, number, write
 from experiments.run.engine import Order
 from experiments.run.methods import METHODS, PAPER
 from experiments.run.study import Study, run_study
@@ -235,8 +235,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--maps", nargs="+", action=names(MAPS), help=f"of {' '.join(MAPS)}{parser.default('maps')}")
     text = f"of the column{parser.default('methods')}"
     parser.add_argument("--methods", nargs="+", action=names(COMPARED), help=text)
-    for name in ("directions", "lengths", "noises", "gaps"):
-        parser.add_argument(f"--{name}", nargs="+", type=float, help=f"of the map{parser.default(name)}")
+    for name, least in {"directions": -360, "lengths": 0, "noises": 0, "gaps": -10}.items():
+        parser.add_argument(f"--{name}", nargs="+", type=amount(least), help=f"of the map{parser.default(name)}")
     parser.add_argument("--closest", type=number(1), help=f"points of further runs{parser.default('closest')}")
     parser.add_argument("--per-class", type=number(5), help=f"source and target points{parser.default('per_class')}")
     parser.add_argument("--test-size", type=number(2), help=f"fresh target points{parser.default('test_size')}")

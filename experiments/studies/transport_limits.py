@@ -128,7 +128,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     usual = {"methods": beside, "runs": 5, "seed": 6000, "per_class": 150}
     parser = Command("studies.transport_limits", __doc__, usual, {"methods": ["SVM"], "runs": 1})
     parser.add_argument(
-        "--methods", nargs="+", action=names(METHODS), help=f"beside our own{parser.default('methods')}"
+        "--methods",
+        nargs="+",
+        action=names(METHODS),
+        help=f"beside our own, of {' '.join(METHODS)}{parser.default('methods')}",
     )
     parser.add_argument("--per-class", type=number(10), help=f"half of a domain's points{parser.default('per_class')}")
     options = parser.parse_args(arguments)
