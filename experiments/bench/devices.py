@@ -11,7 +11,6 @@ import argparse
 import contextlib
 import os
 import sys
-import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -20,8 +19,8 @@ import jax
 import numpy as np
 
 import pvmincq_jax as pvm
-from experiments.bench_common import best_seconds, emit, versions
-from experiments.engine import available_cores
+from experiments.bench.common import best_seconds, cores_used, emit, versions
+from experiments.run.engine import available_cores
 from pvmincq_jax.datasets import moons_task
 
 __all__ = ["add_arguments", "run"]
@@ -51,12 +50,6 @@ def _one_core() -> Iterator[None]:
         keep_to(set(cores))
 
 
-def _cores_used(way: Callable[[], Any]) -> float:
-    start, busy = time.perf_counter(), time.process_time()
-    way()
-    return (time.process_time() - busy) / (time.perf_counter() - start)
-
-
 def run(arguments: argparse.Namespace) -> None:
     """Prints the rows."""
     with contextlib.suppress(RuntimeError):  # JAX has started: there is what there is
@@ -67,7 +60,7 @@ def run(arguments: argparse.Namespace) -> None:
     # The narrowest of the default kernels, whose votes have the highest rank.
     given: dict[str, Any] = {"gammas": pvm.default_gammas(task.target)[2:], "seed": arguments.seed, "progress": False}
     given["radii"] = pvm.grid_radii(task.source, task.target, np.arange(2 if arguments.quick else 10) / 20, "pv")
-    several = partial(pvm.sweep, task.source, task.source_labels, task.target, **given, exact=True)
+    several = partial(pvm.sweep, task.source, task.source_labels, task.target, **given)
 
     def mesh(devices: int) -> jax.sharding.Mesh:
         return jax.sharding.Mesh(np.array(jax.devices()[:devices]), ("lanes",))
@@ -91,7 +84,7 @@ def run(arguments: argparse.Namespace) -> None:
                 "way": name,
                 "qps": int(figures.status.size + figures.fold_status.size),
                 "seconds": best[name],
-                "cores_used": _cores_used(ways[name]),
+                "cores_used": cores_used(ways[name])[1],
                 "times_faster": best[one] / best[name],
                 "c_bound_apart": float(np.max(np.abs(figures.c_bound - found[one].c_bound))),
             }

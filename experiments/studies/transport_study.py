@@ -1,8 +1,8 @@
 """How the criterion of the transport form was chosen: rules without target labels against each other, on other tasks.
 
-  python -m experiments.transport_study                    all tasks, about ten minutes on one core
-  python -m experiments.transport_study --quick            every eighth task
-  python -m experiments.transport_study --sets confirmed   only tasks that no rule or weight was chosen on
+  python -m experiments.studies.transport_study                    all tasks, about ten minutes on one core
+  python -m experiments.studies.transport_study --quick            every eighth task
+  python -m experiments.studies.transport_study --sets confirmed   only tasks that no rule or weight was chosen on
 
 No task is one of Table 1: other noise, sizes, shapes and seeds. The first set showed which terms help, in the rule 4
 cut of 16 + gap + risk + PV. The second, on other seeds and sizes, confirmed them. A look at 80 degrees at other seeds
@@ -11,8 +11,8 @@ large rotations, was made for that, and the second scale of the cut and the form
 three sets together. The last set, "confirmed", was drawn after that. Test labels judge the rules, and are never seen
 inside one. Tasks whose grid holds no point above 90 % are counted apart: no rule could choose well there.
 
-"first" is the criterion that came of this, of version 0.1.0. "chosen" is today's, which `experiments.shift_study` led
-to; the grid is today's, too.
+"first" is the criterion that came of this, of version 0.1.0. "chosen" is today's, which `shift_study` led to; the grid
+is today's, too.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -22,9 +22,9 @@ import numpy as np
 from scipy.spatial import cKDTree
 
 import pvmincq_jax as pvm
-from experiments.command import Command, as_table, names, number, write
-from experiments.shifts import Shift, first_tasks, large_tasks, second_tasks, shifted_task
-from experiments.study import Study, run_study
+from experiments.run.command import Command, as_table, names, number, write
+from experiments.run.shifts import Shift, first_tasks, large_tasks, second_tasks, shifted_task
+from experiments.run.study import Study, run_study
 from pvmincq_jax.datasets import DomainTask
 
 __all__ = [
@@ -215,7 +215,7 @@ def run_rules(
       arguments: of the command line.
       least: tasks whose grid holds no accuracy above it are counted apart.
     """
-    parser = Command(name, description, {"sets": list(sets), "seed": 3, "every": 1}, {"every": 8})
+    parser = Command(f"studies.{name}", description, {"sets": list(sets), "seed": 3, "every": 1}, {"every": 8})
     parser.add_argument("--sets", nargs="+", action=names(sets), help=f"of {' '.join(sets)} (default: all)")
     parser.add_argument("--every", type=number(1), help=f"the first of each so many tasks{parser.default('every')}")
     options = parser.parse_args(arguments)
@@ -231,7 +231,7 @@ def run_rules(
         best = f"best {one['accuracy']['best of the grid']:.3f}"
         return f"{one['settings']['shape']} {one['settings']['group']}: {one['accuracy']['chosen']:.3f}, {best}"
 
-    study = Study(f"experiments.{name}:compute", ("set", "number"), settings, cells, say, conditions)
+    study = Study(f"experiments.studies.{name}:compute", ("set", "number"), settings, cells, say, conditions)
     records = run_study(study, options).whole()
     found = {one: [record for cell, record in records.items() if cell[0] == one] for one in options.sets}
     write(options.out, name, "\n\n".join(f"**{one}**\n\n{summary(lines, least)}" for one, lines in found.items()))

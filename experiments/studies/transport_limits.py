@@ -1,7 +1,7 @@
 """Where the transport form fails: shifts that are no small motion of the source, class by class.
 
-  python -m experiments.transport_limits          accuracies of five draws, and a picture of the first
-  python -m experiments.transport_limits --runs 1 --methods PV-Transport-MinCq
+  python -m experiments.studies.transport_limits          accuracies of five draws, and a picture of the first
+  python -m experiments.studies.transport_limits --runs 1 --methods PV-Transport-MinCq
 
 A matching within a radius moves points as little as it must. Where another map than the right one moves them less, no
 radius and no criterion finds the right one: a mirror image, or a shape that has nothing to do with the source's. And a
@@ -15,12 +15,12 @@ from typing import Any
 import matplotlib.pyplot as plt
 import numpy as np
 
-from experiments.cells import accuracy
-from experiments.command import Command, as_table, names, number, write
-from experiments.figures_style import bare, points
-from experiments.methods import METHODS, Fitted
-from experiments.shifts import draw_shape
-from experiments.study import run_accuracies
+from experiments.run.cells import accuracy
+from experiments.run.command import Command, as_table, names, number, write
+from experiments.run.methods import METHODS, Fitted
+from experiments.run.shifts import draw_shape
+from experiments.run.study import run_accuracies
+from experiments.run.style import bare, points
 from pvmincq_jax.datasets import DomainTask, draw_moons
 
 __all__ = ["CASES", "compute", "limits_task", "main", "picture"]
@@ -126,15 +126,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Reads the options, runs, and writes accuracies, criterion and picture."""
     beside = ["OT-skada", "CORAL-skada", "SVM"]
     usual = {"methods": beside, "runs": 5, "seed": 6000, "per_class": 150}
-    parser = Command("transport_limits", __doc__, usual, {"methods": ["SVM"], "runs": 1})
+    parser = Command("studies.transport_limits", __doc__, usual, {"methods": ["SVM"], "runs": 1})
     parser.add_argument(
-        "--methods", nargs="+", action=names(METHODS), help=f"beside our own{parser.default('methods')}"
+        "--methods",
+        nargs="+",
+        action=names(METHODS),
+        help=f"beside our own, of {' '.join(METHODS)}{parser.default('methods')}",
     )
     parser.add_argument("--per-class", type=number(10), help=f"half of a domain's points{parser.default('per_class')}")
     options = parser.parse_args(arguments)
     methods = [OURS, *(name for name in options.methods if name != OURS)]
     settings = {"seed": options.seed, "per_class": options.per_class}
-    found = run_accuracies("transport_limits", ("method", "case"), (methods, list(CASES)), settings, options)
+    found = run_accuracies("studies.transport_limits", ("method", "case"), (methods, list(CASES)), settings, options)
     rows = {}
     for case, title in CASES.items():
         figures = [[one["accuracy"] for one in found[method, case]] for method in methods]

@@ -11,8 +11,9 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
 
-from experiments.cells import Settings
-from experiments.methods import METHODS, Fitted
+from experiments.run.cells import Settings
+from experiments.run.command import new_file
+from experiments.run.methods import METHODS, Fitted
 from pvmincq_jax.datasets import DomainTask
 
 __all__ = ["CLASSES", "STYLE", "Scene", "bare", "points", "save", "task_name"]
@@ -81,5 +82,6 @@ def save(out: Path, name: str, draw: Callable[[], Any]) -> None:
     with plt.rc_context(STYLE):
         figure = draw()
         for ending in ("png", "pdf"):
-            figure.savefig(out / f"{name}.{ending}")
+            with new_file(out / f"{name}.{ending}") as path:
+                figure.savefig(path)
         plt.close(figure)

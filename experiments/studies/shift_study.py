@@ -1,8 +1,8 @@
 """How the default of the transport form was settled: rules without target labels against each other, on real shifts.
 
-  python -m experiments.shift_study                     all sets of tasks, about twenty minutes on two cores
-  python -m experiments.shift_study --quick             every eighth task
-  python -m experiments.shift_study --sets unequal      classes of another ratio in the target
+  python -m experiments.studies.shift_study                     all sets of tasks, about twenty minutes on two cores
+  python -m experiments.studies.shift_study --quick             every eighth task
+  python -m experiments.studies.shift_study --sets unequal      classes of another ratio in the target
 
 "chosen" is the point of least `pvmincq_jax.transport_criterion`, and "chosen, committee" what the library does with it.
 The others change one thing: a term of the criterion, which maps are in the grid, or who votes. No task is one of a
@@ -20,9 +20,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import pvmincq_jax as pvm
-from experiments.drawn_species import SIZES, drawn_task
-from experiments.real_tasks import PAIRED, STUDIED, digits_task, moons_unequal
-from experiments.transport_study import chosen_by, first_criterion, run_rules
+from experiments.run.tasks import PAIRED, SIZES, STUDIED, digits_task, drawn_task, moons_unequal
+from experiments.studies.transport_study import chosen_by, first_criterion, run_rules
 from pvmincq_jax.datasets import DomainTask, moons_task
 
 __all__ = ["RULES", "SETS", "compute", "look", "main"]

@@ -9,7 +9,7 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import maximum_flow
 
 import pvmincq_jax as pvm
-from experiments.bench_common import PeakMemory, best_seconds, emit, versions
+from experiments.bench.common import PeakMemory, best_seconds, emit, versions
 from pvmincq_jax.datasets import draw_moons
 
 __all__ = ["add_arguments", "run"]

@@ -1,17 +1,19 @@
 """What all commands share: options, tables of mean and standard error as Markdown, and the files that they write."""
 
 import argparse
+import contextlib
+import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
-from experiments.cache import OFF, cache_folder
-from experiments.engine import available_cores
+from experiments.run.cache import OFF, cache_folder
+from experiments.run.engine import available_cores
 
-__all__ = ["Command", "as_table", "mean_and_error", "names", "note", "number", "write"]
+__all__ = ["Command", "amount", "as_table", "end", "mean_and_error", "names", "new_file", "note", "number", "write"]
 
 _EPILOG = """\
 OUT/results.jsonl gets a line as soon as a cell is finished, and the tables are made of its lines alone. Started again
@@ -30,6 +32,21 @@ def number(least: int) -> Any:
         if not text.isdecimal() or int(text) < least:
             raise argparse.ArgumentTypeError(f"must be a whole number from {least} on; it is {text!r}")
         return int(text)
+
+    return read
+
+
+def amount(least: float) -> Any:
+    """The type of an option that is a finite number."""
+
+    def read(text: str) -> float:
+        try:
+            value = float(text)
+        except ValueError:
+            value = np.nan
+        if not least <= value < np.inf:
+            raise argparse.ArgumentTypeError(f"must be a finite number from {least:g} on; it is {text!r}")
+        return value
 
     return read
 
@@ -58,13 +75,13 @@ class Command(argparse.ArgumentParser):
         """Begins the parser.
 
         Args:
-          name: of the module, under experiments.
+          name: of the module, under experiments; its last part names the folder of the results.
           description: its docstring.
           usual: values of options that are not given; ``runs`` and ``seed`` are options if they are here.
           quick: those that differ with --quick.
         """
         shape = argparse.RawDescriptionHelpFormatter
-        prog = f"python -m experiments.{name}"
+        prog, name = f"python -m experiments.{name}", name.rpartition(".")[2]
         super().__init__(prog=prog, description=description, epilog=_EPILOG, formatter_class=shape, allow_abbrev=False)
         self.usual = {"out": Path("results") / name} | usual
         self.quick = {"out": Path("results") / f"{name}_quick"} | quick
@@ -166,12 +183,36 @@ def write(out: Path, name: str, text: str, draw: Any = None) -> None:
       draw: makes the figure, in the style of all figures; None for no picture.
     """
     print(text)
-    (out / f"{name}.md").write_text(text + "\n", encoding="utf-8")
+    with new_file(out / f"{name}.md") as path:
+        path.write_text(text + "\n", encoding="utf-8")
     if draw is not None:
-        from experiments.figures_style import save  # and Matplotlib, which workers do without
+        from experiments.run.style import save  # and Matplotlib, which workers do without
 
         save(out, name, draw)
     note(f"written to {out / name}.md" + (" .png .pdf" if draw is not None else ""))
+
+
+@contextlib.contextmanager
+def new_file(path: Path) -> Iterator[Path]:
+    """A path to write to inside the block; what was written takes the place of ``path`` once all of it is there.
+
+    A disk that is full, or a folder that cannot be written to, ends the command with a sentence; an older file stays.
+    """
+    fresh = path.with_name(f"new-{path.name}")
+    try:
+        yield fresh
+        os.replace(fresh, path)
+    except OSError as error:
+        end(f"{path} could not be written: {error.strerror or error}" + ("; it is as it was" if path.exists() else ""))
+    finally:
+        with contextlib.suppress(OSError):
+            fresh.unlink(missing_ok=True)
+
+
+def end(message: str, code: int = 2) -> NoReturn:
+    """Ends the command with a sentence."""
+    print(f"error: {message}", file=sys.stderr)
+    raise SystemExit(code)
 
 
 def note(text: str) -> None:

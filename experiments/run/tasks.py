@@ -1,9 +1,12 @@
-"""Real shifts from data that ships with packages: digits that are changed, wines and tumours split by a measurement.
+"""Shifts of real data that ships with packages, and drawn ones of the same kind.
 
-A task is drawn from a seed: source, target and test are different images or rows, and labels of the target are used
-for the final figure alone. Digits stay in their 64 pixels; measurements are scaled on the source.
+Penguins of another species, digits that are changed, wines and tumours split by a measurement; drawn species, on which
+the rules of the penguins' command were settled (seeds from 1000 on). A task is drawn from a seed: source, target and
+test are different birds, images or rows, and labels of the target are used for the final figure alone. Digits stay in
+their 64 pixels; measurements are scaled on the source.
 """
 
+import warnings
 from collections.abc import Callable, Iterable
 from functools import cache, partial
 from itertools import combinations
@@ -12,10 +15,35 @@ from typing import Any
 import numpy as np
 from scipy import ndimage
 
-from experiments.penguins import PAIRS, penguins_task
 from pvmincq_jax.datasets import TRANSLATION, DomainTask, draw_moons, moons_task
 
-__all__ = ["CHANGES", "DIGITS", "PAIRED", "REPORTED", "STUDIED", "digits_task", "moons_unequal", "split_task"]
+__all__ = [
+    "CHANGES",
+    "DIGITS",
+    "MEASURES",
+    "PAIRED",
+    "PAIRS",
+    "REPORTED",
+    "SIZES",
+    "SPECIES",
+    "STUDIED",
+    "digits_task",
+    "drawn_task",
+    "load_birds",
+    "moons_unequal",
+    "penguins_task",
+    "split_task",
+]
+
+SPECIES = ("Adelie", "Chinstrap", "Gentoo")
+PAIRS = tuple((source, target) for source in SPECIES for target in SPECIES if source != target)
+MEASURES = ("bill_length_mm", "bill_depth_mm", "flipper_length_mm", "body_mass_g")
+# Source and target: the most unequal pair of the penguins, one in between, and the most equal.
+SIZES = ((146, 34), (119, 73), (68, 59))
+# Standard deviations within a class, along axes in random directions.
+_SPREAD = np.array([1.5, 0.9, 0.6, 0.4])
+# Mahalanobis distance of the classes: the best classifier is right in 93 % of cases.
+_APART = 3.0
 
 Change = Callable[[np.ndarray], np.ndarray]
 
@@ -41,6 +69,67 @@ CHANGES: dict[str, Change] = {
     "under a lamp": _lamp(0.5, 0.8),
     "a pixel aside": lambda image: ndimage.shift(image, (0, 1), order=1),
 }
+
+
+def drawn_task(source_size: int, target_size: int, seed: int, test_size: int = 600) -> DomainTask:
+    """Draws two Gaussian classes in four dimensions, and the same moved and scaled: m_s and m_t points.
+
+    The target is moved by 3 to 6 units, and each of its features is scaled by a factor near 1; both domains are then
+    scaled on the source. `SIZES` are those of the penguins' samples.
+    """
+    rng = np.random.default_rng(seed)
+    axes = np.linalg.qr(rng.normal(size=(4, 4)))[0]
+    root = (axes * _SPREAD) @ axes.T
+    half = rng.normal(size=4)
+    half *= _APART / 2 / np.linalg.norm(np.linalg.solve(root, half))
+    move = rng.normal(size=4)
+    move *= rng.uniform(3, 6) / np.linalg.norm(move)
+    scale = np.exp(rng.normal(0, 0.15, 4))
+
+    def draw(size: int, moved: bool) -> tuple[np.ndarray, np.ndarray]:
+        labels = rng.permutation(np.where(np.arange(size) % 2 == 0, 1.0, -1.0))
+        points = labels[:, None] * half + rng.normal(size=(size, 4)) @ root.T
+        return points * scale + move if moved else points, labels
+
+    source, labels = draw(source_size, False)
+    target, _ = draw(target_size, True)
+    test, test_labels = draw(test_size, True)
+    mean, deviation = source.mean(axis=0), source.std(axis=0)
+    source, target, test = ((x - mean) / deviation for x in (source, target, test))
+    return DomainTask(source, labels, target, test, test_labels)
+
+
+def load_birds() -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Birds of known sex with all four measurements, by species.
+
+    Returns:
+      Measurements ``[m, 4]`` and sex ``[m]``, +1 for male and -1 for female.
+    """
+    from palmerpenguins import load_penguins
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of the package's own way to find its file
+        table = load_penguins().dropna(subset=[*MEASURES, "sex"])
+    birds = {}
+    for species in SPECIES:
+        rows = table[table["species"] == species]
+        birds[species] = rows[list(MEASURES)].to_numpy(float), np.where(rows["sex"] == "male", 1.0, -1.0)
+    return birds
+
+
+def penguins_task(source: str, target: str, seed: int) -> DomainTask:
+    """One run of one pair of species; rows in random order, scaled on the source.
+
+    The seed splits the target's birds into target and test.
+    """
+    birds = load_birds()
+    rng = np.random.default_rng([seed, SPECIES.index(source), SPECIES.index(target)])
+    (x, y), (there, sex) = birds[source], birds[target]
+    order, halves = rng.permutation(len(y)), rng.permutation(len(sex))
+    mean, deviation = x.mean(axis=0), x.std(axis=0)
+    x, there = (x[order] - mean) / deviation, (there[halves] - mean) / deviation
+    half = len(sex) // 2
+    return DomainTask(x, y[order], there[:half], there[half:], sex[halves][half:])
 
 
 @cache

@@ -5,37 +5,27 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from importlib import metadata
 from typing import Any
 
-import numpy as np
-
-__all__ = ["PeakMemory", "best_seconds", "cvxopt_box", "emit", "versions"]
-
-# Seconds.
-_TURN = 0.5
+__all__ = ["PeakMemory", "best_seconds", "cores_used", "emit", "versions"]
 
 
 def versions(*packages: str) -> dict[str, str]:
-    """Installed versions, to stand beside the figures."""
-    from importlib.metadata import version
-
-    return {"python": sys.version.split()[0], **{name: version(name) for name in packages}}
-
-
-def cvxopt_box(n: int, dense: bool) -> Any:
-    """The matrix of -1 <= x_j <= 1 for cvxopt, ``[2 n, n]``."""
-    import cvxopt
-
-    if dense:
-        return cvxopt.matrix(np.vstack([np.eye(n), -np.eye(n)]))
-    every = np.arange(n)
-    return cvxopt.spmatrix(np.r_[np.ones(n), -np.ones(n)], np.arange(2 * n), np.r_[every, every])
+    """Installed versions, to stand beside the figures; of a package that is not there, that."""
+    found = {"python": sys.version.split()[0]}
+    for name in packages:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            found[name] = "not installed"
+    return found
 
 
-def best_seconds(functions: dict[str, Callable[[], Any]], repeats: int) -> dict[str, float]:
+def best_seconds(functions: dict[str, Callable[[], Any]], repeats: int, turn: float = 0.5) -> dict[str, float]:
     """The shortest of several runs of each function, taken in turns so that a noisy moment hits all alike.
 
-    A function that is done in less than `_TURN` runs again until its turn is over.
+    A function that is done in less than ``turn`` seconds runs again until its turn is over.
     """
     best = dict.fromkeys(functions, float("inf"))
     for _ in range(repeats):
@@ -46,9 +36,17 @@ def best_seconds(functions: dict[str, Callable[[], Any]], repeats: int) -> dict[
                 function()
                 now = time.perf_counter()
                 best[name] = min(best[name], now - start)
-                if now - began >= _TURN:
+                if now - began >= turn:
                     break
     return best
+
+
+def cores_used(function: Callable[[], Any]) -> tuple[float, float, Any]:
+    """Seconds of a call, the cores that it kept busy (the processor's time over the seconds), and what it returned."""
+    start, busy = time.perf_counter(), time.process_time()
+    result = function()
+    seconds = time.perf_counter() - start
+    return seconds, (time.process_time() - busy) / seconds, result
 
 
 def _resident_bytes() -> int:

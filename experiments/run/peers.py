@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.methods import METHODS as TABLE1
+from experiments.run.methods import METHODS as TABLE1
 
 __all__ = ["PEERS", "Decision", "Fit", "on_own_scales", "skada_svm", "svm", "table1"]
 

@@ -5,7 +5,7 @@ import time
 
 import numpy as np
 
-from experiments.bench_common import emit, versions
+from experiments.bench.common import emit, versions
 from pvmincq_jax.datasets import DomainTask
 from pvmincq_jax.estimators import PVMinCqClassifier
 

@@ -18,12 +18,18 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from experiments.cache import switch_cache_on
-from experiments.engine import Cell, lock
+from experiments.run.cache import switch_cache_on
+from experiments.run.engine import Cell, lock
 
-__all__ = ["ResultsFile", "fingerprint", "library_versions", "measure", "open_results"]
+__all__ = ["ResultsFile", "fingerprint", "library_versions", "measure", "open_results", "package_versions"]
 
 Conditions = Callable[[Cell], dict[str, Any]]
+
+
+@functools.cache
+def package_versions() -> dict[str, str]:
+    """Versions of other packages that can change a figure; nothing is imported, and what is missing is an error."""
+    return {name: version(name) for name in ("jax", "numpy", "optax", "scipy", "scikit-learn", "skada")}
 
 
 @functools.cache
@@ -31,8 +37,8 @@ def library_versions() -> dict[str, str]:
     """Versions of everything that can change a figure."""
     import pvmincq_jax
 
-    others = {name: version(name) for name in ("jax", "numpy", "optax", "scipy", "scikit-learn", "skada")}
-    return {"pvmincq-jax": pvmincq_jax.__version__, "python": platform.python_version(), **others}
+    own = {"pvmincq-jax": pvmincq_jax.__version__, "python": platform.python_version()}
+    return own | package_versions()
 
 
 def fingerprint(conditions: dict[str, Any], versions: dict[str, str]) -> str:
@@ -42,7 +48,7 @@ def fingerprint(conditions: dict[str, Any], versions: dict[str, str]) -> str:
 
 
 def measure(shared: dict[str, Any], cell: Cell) -> dict[str, Any]:
-    """Computes a cell where it is called: see `experiments.engine.run_cells`.
+    """Computes a cell where it is called: see `experiments.run.engine.run_cells`.
 
     Args:
       shared: ``work``, the "package.module:function" of ``(settings, *cell)``; its ``settings``; and the ``cache``.

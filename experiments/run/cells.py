@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from experiments.methods import METHODS, grid_fingerprint
+from experiments.run.methods import METHODS, grid_fingerprint
 
 if TYPE_CHECKING:
     from pvmincq_jax.datasets import DomainTask
@@ -37,7 +37,7 @@ class Settings(NamedTuple):
 
     def draw(self, task: str, run: int = 0) -> "DomainTask":
         """The samples of a task in a run."""
-        from pvmincq_jax.datasets import moons_task  # and JAX: see `experiments.methods`
+        from pvmincq_jax.datasets import moons_task  # and JAX: see `experiments.run.methods`
 
         return moons_task(task, self.seed + run, per_class=self.per_class, test_size=self.test_size, noise=self.noise)
 

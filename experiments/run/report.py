@@ -19,11 +19,11 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
 
-from experiments.cells import Settings, TableCell
-from experiments.command import as_table, mean_and_error
-from experiments.engine import Cell
-from experiments.methods import METHODS, PAPER, TASKS
-from experiments.results import library_versions
+from experiments.run.cells import Settings, TableCell
+from experiments.run.command import as_table, mean_and_error, new_file
+from experiments.run.engine import Cell
+from experiments.run.methods import METHODS, PAPER, TASKS
+from experiments.run.results import library_versions
 
 __all__ = ["Report", "Summary", "as_csv", "as_latex", "as_markdown", "as_text", "plot", "summarise", "write_report"]
 
@@ -318,10 +318,12 @@ def write_report(report: Report, out: Path, seconds: float) -> None:
     bold = (lambda text: f"\x1b[1m{text}\x1b[0m") if sys.stdout.isatty() else (lambda text: f"*{text}*")
     print("\n" + as_text(report, bold))
     for ending, text in {"md": as_markdown(report), "csv": as_csv(report), "tex": as_latex(report)}.items():
-        (out / f"table1.{ending}").write_text(text, encoding="utf-8")
+        with new_file(out / f"table1.{ending}") as path:
+            path.write_text(text, encoding="utf-8")
     figure = plot(report)
     for ending in ("png", "pdf"):
-        figure.savefig(out / f"accuracy.{ending}", dpi=150)
+        with new_file(out / f"accuracy.{ending}") as path:
+            figure.savefig(path, dpi=150)
     plt.close(figure)
     done, asked = len(report.records), len(report.methods) * len(report.tasks) * report.runs
     print(f"{done} of {asked} cells; {seconds / 60:.1f} min since this start. Written: {out}/table1.md .csv .tex,")

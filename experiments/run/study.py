@@ -7,11 +7,12 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
-from experiments.cache import switch_cache_on
-from experiments.engine import Cell, Order, Outcome, run_cells
-from experiments.results import ResultsFile, open_results
+from experiments.run.cache import switch_cache_on
+from experiments.run.command import end
+from experiments.run.engine import Cell, Order, Outcome, run_cells
+from experiments.run.results import ResultsFile, open_results, package_versions
 
 __all__ = ["Finished", "Study", "run_accuracies", "run_study"]
 
@@ -27,7 +28,7 @@ class Study(NamedTuple):
       say: the figures of a line in a few words.
       conditions: from a cell to what must agree besides, in place of ``settings``.
       options: for the work alone, without a part in the conditions.
-      order: see `experiments.engine.Order`.
+      order: see `experiments.run.engine.Order`.
       meanwhile: modules that the command needs in the end, loaded while the workers start.
     """
 
@@ -142,7 +143,9 @@ def _compute(study: Study, results: ResultsFile, options: argparse.Namespace) ->
         for module in study.meanwhile:
             importlib.import_module(module)
 
-    run = run_cells("experiments.results:measure", missing, shared=shared, order=study.order, at_work=at_work, **places)
+    run = run_cells(
+        "experiments.run.results:measure", missing, shared=shared, order=study.order, at_work=at_work, **places
+    )
 
     def keep(outcome: Outcome) -> tuple[dict[str, Any] | None, str]:
         if outcome.error:
@@ -169,25 +172,31 @@ def run_study(study: Study, options: argparse.Namespace) -> Finished:
 
     Args:
       study: what to compute.
-      options: ``out``, ``jobs``, ``dask`` and ``cache``, as `experiments.command.Command` reads them.
+      options: ``out``, ``jobs``, ``dask`` and ``cache``, as `experiments.run.command.Command` reads them.
 
     Returns:
-      A `Finished`. What cannot be done at all ends the command with a sentence and exit code 2.
+      A `Finished`. What cannot be done at all ends the command with a sentence and exit code 2, Ctrl-C
+      with 130.
     """
     began, path = time.perf_counter(), Path(options.out) / "results.jsonl"
     switch_cache_on(options.cache)
     try:
+        package_versions()
         with open_results(path, study.fields, study.conditions or (lambda cell: study.settings)) as results:
             failed = _compute(study, results, options)
             found = {cell: results.records[cell] for cell in study.cells if cell in results.records}
     except KeyboardInterrupt:
-        _end(f"stopped; the finished cells are in {path}, and the same command goes on from there")
+        end(f"stopped; the finished cells are in {path}, and the same command goes on from there", 130)
     except ConnectionError as error:
-        _end(f"--dask: {error}; the finished cells are in {path}")
+        end(f"--dask: {error}; the finished cells are in {path}")
     except OSError as error:
-        _end(f"--out {options.out}: {error}")
+        end(f"--out {options.out}: {error}")
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        text = f"{package} is not installed: pip install -e '.[experiments]'"
+        end(text + ("" if package != "joblib" else "; --jobs 0 computes in this process, without it"))
     except ValueError as error:
-        _end(str(error))
+        end(str(error))
     return Finished(found, failed, time.perf_counter() - began)
 
 
@@ -218,8 +227,3 @@ def run_accuracies(
     for (first, second, _), record in run_study(study, options).whole().items():
         found.setdefault((str(first), str(second)), []).append(record)
     return found
-
-
-def _end(message: str) -> NoReturn:
-    print(f"error: {message}", file=sys.stderr)
-    raise SystemExit(2)

@@ -1,8 +1,8 @@
 """How the criterion of PV-MinCq+ was chosen: rules without target labels against each other, on other tasks.
 
-  python -m experiments.label_study                    all tasks, about half an hour on one core
-  python -m experiments.label_study --quick            every eighth task
-  python -m experiments.label_study --sets confirmed   only tasks that no rule or weight was chosen on
+  python -m experiments.studies.label_study                    all tasks, about half an hour on one core
+  python -m experiments.studies.label_study --quick            every eighth task
+  python -m experiments.studies.label_study --sets confirmed   only tasks that no rule or weight was chosen on
 
 "Chosen" is R_S + PV + C-bound + 4 cut + 4 gap². R_S + PV + C-bound came first, and its figures in Table 1 were seen.
 The cut was then taken from the transport form, with its weight, after a look at the moons of the table at ten other
@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import pvmincq_jax as pvm
-from experiments.drawn_species import SIZES, drawn_task
-from experiments.shifts import Shift, first_tasks, shifted_task
-from experiments.transport_study import chosen_by, confirmed_tasks, run_rules
+from experiments.run.shifts import Shift, first_tasks, shifted_task
+from experiments.run.tasks import SIZES, drawn_task
+from experiments.studies.transport_study import chosen_by, confirmed_tasks, run_rules
 
 __all__ = ["RULES", "SETS", "compute", "look", "main"]
 

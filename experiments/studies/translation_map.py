@@ -1,7 +1,7 @@
 """Which translation, and which moons, the paper's Table 1 may have had: maps of the fit to its figures.
 
-  python -m experiments.translation_map              both maps, some ten minutes on one core
-  python -m experiments.translation_map --maps moons
+  python -m experiments.studies.translation_map              both maps, some ten minutes on one core
+  python -m experiments.studies.translation_map --maps moons
 
 The translation: at each direction and length the methods of the paper's column other than the PV ones are tuned and
 tested, and the fit is the mean absolute difference to the paper's figures, in points. As in the paper, NN-MinCq must be
@@ -16,23 +16,25 @@ No PV method is looked at, and the seeds are not those of the reported table.
 """
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import matplotlib.pyplot as plt
 import numpy as np
 
-from experiments.cells import accuracy
-from experiments.command import Command, as_table, names, number, write
-from experiments.engine import Order
-from experiments.methods import METHODS, PAPER
-from experiments.study import Study, run_study
+from experiments.run.cells import accuracy
+from experiments.run.command import Command, amount, as_table, names, number, write
+from experiments.run.engine import Order
+from experiments.run.methods import METHODS, PAPER
+from experiments.run.study import Study, run_study
 from pvmincq_jax.baselines import nn_mincq
 from pvmincq_jax.datasets import ANGLES, draw_moons, moons_task
 from pvmincq_jax.matching.selflabel import nn_self_label
 
 __all__ = ["COMPARED", "main", "moons_cell", "translation_cell"]
 
+Point = tuple[float, float]
 COMPARED = ("SVM", "MinCq", "TSVM", "DASVM", "PBDA", "DASF")
 CONDITION = "NN-MinCq"
 COLUMN = {name: float(PAPER[name][-1] or 0.0) for name in COMPARED}
@@ -104,7 +106,7 @@ def _run(part: str, fields: Sequence[str], cells: list[Any], options: argparse.N
     settings = {name: getattr(options, name) for name in ("seed", "per_class", "test_size")}
     order = Order(weight=lambda cell: METHODS[str(cell[0])].weight) if part == "translation" else Order(str)
     say = {"translation": lambda one: str(one.get("accuracy", one.get("degenerate"))), "moons": lambda one: "a row"}
-    work = f"experiments.translation_map:{part}_cell"
+    work = f"experiments.studies.translation_map:{part}_cell"
     study = Study(work, (*fields, "run"), settings, cells, say[part], order=order)
     places = {"out": options.out / part, "jobs": options.jobs, "dask": options.dask, "cache": options.cache}
     return run_study(study, argparse.Namespace(**places)).whole()
@@ -118,6 +120,48 @@ def _figures(found: dict[Any, dict], methods: Sequence[str], where: tuple[float,
 def _distance(figures: np.ndarray, methods: Sequence[str]) -> float:
     paper = np.array([COLUMN[name] for name in methods])
     return float(np.mean(np.abs(figures.mean(axis=1) - paper)))
+
+
+def draw_map(
+    panels: Mapping[str, Mapping[Point, float]],
+    axes: tuple[tuple[str, Sequence[float]], tuple[str, Sequence[float]]],
+    marked: Sequence[Point],
+) -> Any:
+    """Panels of squares, four to a row; dark squares hold large figures, squares without one are hatched.
+
+    Args:
+      panels: by title, a figure at each point that has one.
+      axes: name and values of the horizontal and of the vertical axis.
+      marked: points with a frame.
+
+    Returns:
+      A Matplotlib figure.
+    """
+    (across, columns), (up, rows) = axes
+    wide = min(len(panels), 4)
+    high = -(-len(panels) // wide)
+    figure, grid = plt.subplots(high, wide, figsize=(3.4 * wide, 2.9 * high), squeeze=False)
+    for axis in grid.ravel()[len(panels) :]:
+        axis.axis("off")
+    for axis, (title, figures) in zip(grid.ravel(), panels.items()):
+        values = np.array([[figures.get((column, row), np.nan) for column in columns] for row in rows])
+        axis.set_facecolor("0.97")
+        axis.patch.set(hatch="////", edgecolor="0.8")
+        most = 100.0 if np.nanmax(values, initial=0.0) > 50 else 50.0
+        axis.imshow(values, origin="lower", aspect="auto", cmap="Blues", vmin=0, vmax=most)
+        for i, j in np.argwhere(np.isfinite(values)):
+            shade = "white" if values[i, j] > 0.6 * most else "black"
+            axis.text(j, i, f"{values[i, j]:.0f}", ha="center", va="center", fontsize=7, color=shade)
+        for column, row in marked:
+            corner = (list(columns).index(column) - 0.5, list(rows).index(row) - 0.5)
+            axis.add_patch(plt.Rectangle(corner, 1, 1, fill=False, edgecolor="black", linewidth=1.6))
+        axis.set_title(title)
+        axis.set_xticks(range(len(columns)), [f"{value:g}" for value in columns], fontsize=7)
+        axis.set_yticks(range(len(rows)), [f"{value:g}" for value in rows], fontsize=7)
+        axis.set_xlabel(across)
+        axis.set_ylabel(up)
+    figure.tight_layout()
+    return figure
 
 
 def map_translation(options: argparse.Namespace) -> None:
@@ -144,8 +188,6 @@ def map_translation(options: argparse.Namespace) -> None:
     text += as_table("direction, length", [*methods, "fit"], rows)
 
     def draw() -> Any:
-        from experiments.figures_maps import draw_map
-
         panels = {"fit: mean absolute difference": fits}
         panels |= {
             f"{name} (paper: {COLUMN[name]:.1f})": {where: float(figures[where][k, 0]) for where in kept}
@@ -177,8 +219,6 @@ def map_moons(options: argparse.Namespace) -> None:
     text += as_table("noise, gap", [*(f"{angle}°" for angle in ANGLES), "fit"], rows)
 
     def draw() -> Any:
-        from experiments.figures_maps import draw_map
-
         panels = {"fit of the SVM's row": fits}
         panels |= {
             f"{ANGLES[k]}° (paper: {ROW[k]:.1f})": {where: float(figures[where][k].mean()) for where in everywhere}
@@ -191,12 +231,12 @@ def map_moons(options: argparse.Namespace) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Reads the options and writes the maps."""
-    parser = Command("translation_map", __doc__, USUAL, QUICK)
+    parser = Command("studies.translation_map", __doc__, USUAL, QUICK)
     parser.add_argument("--maps", nargs="+", action=names(MAPS), help=f"of {' '.join(MAPS)}{parser.default('maps')}")
     text = f"of the column{parser.default('methods')}"
     parser.add_argument("--methods", nargs="+", action=names(COMPARED), help=text)
-    for name in ("directions", "lengths", "noises", "gaps"):
-        parser.add_argument(f"--{name}", nargs="+", type=float, help=f"of the map{parser.default(name)}")
+    for name, least in {"directions": -360, "lengths": 0, "noises": 0, "gaps": -10}.items():
+        parser.add_argument(f"--{name}", nargs="+", type=amount(least), help=f"of the map{parser.default(name)}")
     parser.add_argument("--closest", type=number(1), help=f"points of further runs{parser.default('closest')}")
     parser.add_argument("--per-class", type=number(5), help=f"source and target points{parser.default('per_class')}")
     parser.add_argument("--test-size", type=number(2), help=f"fresh target points{parser.default('test_size')}")

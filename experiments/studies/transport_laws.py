@@ -1,7 +1,7 @@
 """Which maximum matchings are drawn, how many draws it takes, and two other ways to a mean of matchings.
 
-  python -m experiments.transport_laws                 three tables, a few minutes
-  python -m experiments.transport_laws --quick         fewer graphs and tasks
+  python -m experiments.studies.transport_laws                 three tables, a few minutes
+  python -m experiments.studies.transport_laws --quick         fewer graphs and tasks
 
 The laws. *drawn*: `pvmincq_jax.draw_matchings`, random claims and random alternating paths. *costs*: the maximum
 matching of least total cost at independent exponential costs on the edges. *scaled*: no draw, but the doubly stochastic
@@ -20,10 +20,10 @@ import numpy as np
 from scipy.optimize import linear_sum_assignment
 
 import pvmincq_jax as pvm
-from experiments.command import Command, as_table, number, write
-from experiments.shifts import Shift, first_tasks, large_tasks, shifted_task
-from experiments.study import Study, run_study
-from experiments.transport_study import accuracies
+from experiments.run.command import Command, as_table, number, write
+from experiments.run.shifts import Shift, first_tasks, large_tasks, shifted_task
+from experiments.run.study import Study, run_study
+from experiments.studies.transport_study import accuracies
 from pvmincq_jax.adaptation.moved_grid import learn_on_moved
 from pvmincq_jax.adaptation.options import GridOptions
 from pvmincq_jax.adaptation.transport_sweeps import MARGIN_FRACTIONS
@@ -168,7 +168,7 @@ def compute(settings: dict[str, Any], table: str, row: Any, task: int) -> dict[s
 def main(arguments: Sequence[str] | None = None) -> None:
     """Reads the options and writes the three tables."""
     usual = {"graphs": 20, "draws": 1000, "tasks": len(tasks())}
-    parser = Command("transport_laws", __doc__, usual, {"graphs": 3, "draws": 200, "tasks": 1})
+    parser = Command("studies.transport_laws", __doc__, usual, {"graphs": 3, "draws": 200, "tasks": 1})
     parser.add_argument("--graphs", type=number(1), help=f"small ones{parser.default('graphs')}")
     parser.add_argument("--draws", type=number(1), help=f"of matchings, in small graphs{parser.default('draws')}")
     parser.add_argument("--tasks", type=number(1), help=f"the first so many{parser.default('tasks')}")
@@ -182,7 +182,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     def say(one: dict[str, Any]) -> str:
         return ", ".join(f"{name} {100 * figure:.1f} %" for name, figure in one["figures"].items())
 
-    study = Study("experiments.transport_laws:compute", ("table", "row", "task"), settings, cells, say)
+    study = Study("experiments.studies.transport_laws:compute", ("table", "row", "task"), settings, cells, say)
     records = run_study(study, options).whole()
     found = {cell: {name: 100 * figure for name, figure in one["figures"].items()} for cell, one in records.items()}
     graphs = {f"{multiple}": list(found["graphs", multiple, 0].values()) for multiple in _MULTIPLES}
