@@ -69,19 +69,19 @@ def test_rs_pv_in_a_skada_pipeline(skada, both):
 
 def test_pv_mincq_in_a_skada_pipeline(skada, task, both):
     x, y, domain = both
-    given = {"margin": 0.2, "gamma": 2.0, "draws": 4}
-    pipeline = skada.make_da_pipeline(StandardScaler(), PVMinCqClassifier(radius=0.7, **given))
+    options = {"margin": 0.2, "gamma": 2.0, "draws": 4}
+    pipeline = skada.make_da_pipeline(StandardScaler(), PVMinCqClassifier(radius=0.7, **options))
     pipeline.fit(x, y.copy(), sample_domain=domain)
     model = pipeline[-1].base_estimator_
-    own = PVMinCqClassifier(radius=0.7, **given).fit(pipeline[:-1].transform(x), y, sample_domain=domain)
-    np.testing.assert_array_equal(model.weights_, own.weights_)
+    alone = PVMinCqClassifier(radius=0.7, **options).fit(pipeline[:-1].transform(x), y, sample_domain=domain)
+    np.testing.assert_array_equal(model.weights_, alone.weights_)
     np.testing.assert_array_equal(
-        pipeline.predict(task.test), own.predict(pipeline[:-1].transform(task.test, sample_domain=np.full(200, -2)))
+        pipeline.predict(task.test), alone.predict(pipeline[:-1].transform(task.test, sample_domain=np.full(200, -2)))
     )
     # Without a radius of its own the scorer takes the model's PV, and the search weighs it against the risk.
     source = domain >= 0
-    risk = np.mean(own.predict(own.source_) != y[source])
-    assert RsPvScorer()(pipeline, x, y, sample_domain=domain) == pytest.approx(-(risk + own.pv_), abs=1e-12)
+    risk = np.mean(alone.predict(alone.source_) != y[source])
+    assert RsPvScorer()(pipeline, x, y, sample_domain=domain) == pytest.approx(-(risk + alone.pv_), abs=1e-12)
     search = GridSearchCV(
         pipeline,
         {"pvmincqclassifier__radius": [0.3, 0.7]},

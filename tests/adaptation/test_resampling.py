@@ -75,11 +75,11 @@ def test_reverse_validation_keeps_both_held_out_folds_out():
     labels = np.where(np.arange(20) % 2 == 0, 1.0, -1.0)
     resampling.reverse_validation(fit, nearest_decision, source, labels, target, [1.0], 5, 0)
     assert len(seen) == 10
-    for (here, there), (back_here, back_there) in zip(seen[::2], seen[1::2]):
-        assert len(here) == 16
-        assert len(there) == 12
+    for (source_rows, target_rows), (back_source, back_target) in zip(seen[::2], seen[1::2]):
+        assert len(source_rows) == 16
+        assert len(target_rows) == 12
         # The way back starts from the same target points and goes to the same source points.
-        assert (back_here, back_there) == (there, here)
+        assert (back_source, back_target) == (target_rows, source_rows)
 
 
 def test_cross_validation_by_hand():
@@ -154,7 +154,7 @@ def test_a_prediction_that_is_not_a_number_is_an_error(sides):
 
 @pytest.mark.parametrize("validation", [resampling.cross_validation, resampling.reverse_validation])
 def test_a_method_that_never_answers_is_never_chosen(validation, sides):
-    """Not even where the one that answers is wrong as often as the constant -1 or always."""
+    """Not even where the only other one is always wrong."""
     scores = validation(side_fit, side_decision, *sides, [np.nan, -1.0], 2, 0)
     assert np.isinf(scores[0])
     assert resampling.first_best(scores) == 1

@@ -114,9 +114,9 @@ def test_mincq_is_the_package_s_own(task):
     votes = pvm.rbf_votes(task.source, task.source, 2.0)
     margin = 0.2 * pvm.max_margin(votes, task.source_labels)
     weights = pvm.mincq(votes, task.source_labels, margin).weights
-    own = mincq.decision(model, task.test)
+    values = mincq.decision(model, task.test)
     other = np.asarray(pvm.rbf_votes(task.test, task.source, 2.0) @ weights)
-    np.testing.assert_allclose(own, other, atol=1e-5 * np.max(np.abs(other)))
+    np.testing.assert_allclose(values, other, atol=1e-5 * np.max(np.abs(other)))
     with pytest.raises(ValueError, match="mu_max"):
         mincq.fit(task.source, task.source_labels, task.target, {"gamma": 2.0, "margin": 1.2}, 0)
 
@@ -124,14 +124,14 @@ def test_mincq_is_the_package_s_own(task):
 @pytest.mark.parametrize("name", ["mincq", "nn_mincq"])
 def test_votes_of_a_grid_are_those_of_single_fits_to_what_a_validation_sees(name, task):
     module = importlib.import_module(f"pvmincq_jax.baselines.{name}")
-    given, seen = (task.source, task.source_labels, task.target), task.source if name == "mincq" else task.target
-    for params, model in list(zip(module.GRID, module.fit_grid(*given, module.GRID, 0)))[::4]:
-        alone = module.fit(*given, params, 0)
+    samples, seen = (task.source, task.source_labels, task.target), task.source if name == "mincq" else task.target
+    for params, model in list(zip(module.GRID, module.fit_grid(*samples, module.GRID, 0)))[::4]:
+        alone = module.fit(*samples, params, 0)
         assert model.status == alone.status == 0
-        own, exact = (module.decision(one, seen) for one in (model, alone))
-        np.testing.assert_allclose(own, exact, atol=0.01 * np.max(np.abs(exact)))
-        own, exact = (np.sign(module.decision(one, task.test)) for one in (model, alone))
-        assert np.mean(own == exact) >= 0.98
+        values, exact = (module.decision(one, seen) for one in (model, alone))
+        np.testing.assert_allclose(values, exact, atol=0.01 * np.max(np.abs(exact)))
+        values, exact = (np.sign(module.decision(one, task.test)) for one in (model, alone))
+        assert np.mean(values == exact) >= 0.98
 
 
 def test_nn_mincq_says_when_all_labels_are_one(task):
