@@ -25,24 +25,10 @@ PVGrid = Callable[[np.ndarray, np.ndarray, np.ndarray, Sequence[Any], int], np.n
 
 
 def _error(values: np.ndarray, labels: np.ndarray) -> float:
-    """The share of wrong signs, or of wrong classes; infinite if no value is a number.
-
-    0 has no sign and is wrong, and so is a value that is not a number, of any of the classes.
-    """
-    missing = np.isnan(values) if values.ndim == 1 else np.any(np.isnan(values), axis=1)
-    if np.all(missing):
-        return np.inf
-    right = labels * values > 0 if values.ndim == 1 else np.argmax(values, axis=1) == labels
-    return float(np.mean(missing | ~right))
-
-
-def _mean_error(errors: np.ndarray) -> np.ndarray:
-    """Mean errors over the folds ``[folds, g] -> [g]``.
-
-    A fold without a single prediction, an infinite error, counts as all wrong; a point of the grid without a single
-    prediction in any fold stays infinite, so that it is never chosen.
-    """
-    return np.where(np.all(np.isinf(errors), axis=0), np.inf, np.mean(np.minimum(errors, 1.0), axis=0))
+    """The share of wrong signs, or of wrong classes; 0 has no sign and is wrong, and so is what is not a number."""
+    if values.ndim == 1:
+        return float(np.mean(~(labels * values > 0)))
+    return float(np.mean((np.argmax(values, axis=1) != labels) | np.any(np.isnan(values), axis=1)))
 
 
 def _answers(values: np.ndarray) -> np.ndarray:
@@ -93,9 +79,7 @@ def cross_validation(
       seed: of the folds, and handed to ``fit``.
       fit_grid: fits a whole grid at once, where a method can.
 
-    Returns:
-      Errors ``[len(grid)]``, the lower the better. A prediction that is not a number is an error; the error is infinite
-      where no prediction of any fold is a number.
+    Returns: errors ``[len(grid)]``, the lower the better; a prediction that is not a number is an error.
 
     Example:
       >>> from pvmincq_jax.baselines import svm
@@ -112,7 +96,7 @@ def cross_validation(
         labels = np.broadcast_to(sample.labels[rest], (len(grid), int(np.sum(rest))))
         models = _fit_all(fit, fit_grid, sample.source[rest], labels, sample.target, grid, seed)
         errors[fold] = [_error(decision(model, sample.source[held]), sample.labels[held]) for model in models]
-    return _mean_error(errors)
+    return np.mean(errors, axis=0)
 
 
 def reverse_validation(
@@ -143,7 +127,7 @@ def reverse_validation(
     Args: fit, decision, source, source_labels, target, grid, folds (of both samples), seed and fit_grid, as in
       `cross_validation`.
 
-    Returns: errors ``[len(grid)]``, the lower the better; infinite as in `cross_validation`.
+    Returns: errors ``[len(grid)]``, the lower the better.
 
     Example:
       >>> from pvmincq_jax.baselines import svm
@@ -166,7 +150,7 @@ def reverse_validation(
         missing = np.array([np.any(np.isnan(row)) for row in values])
         constant = np.all(target_labels == target_labels[:, :1], axis=1)
         errors[fold] = np.mean(sample.labels[held] != target_labels[:, :1], axis=1)
-        errors[fold, missing] = np.inf
+        errors[fold, missing] = 1.0
         back = np.flatnonzero(~constant & ~missing)
         if back.size:
             points = [grid[int(index)] for index in back]
@@ -174,7 +158,7 @@ def reverse_validation(
             errors[fold, back] = [
                 _error(decision(model, sample.source[held]), sample.labels[held]) for model in reverse
             ]
-    return _mean_error(errors)
+    return np.mean(errors, axis=0)
 
 
 def rs_pv_validation(

@@ -22,6 +22,7 @@ def weighted_svc(kernel: np.ndarray, labels: np.ndarray, costs: np.ndarray) -> t
     Returns: w ``[n]``, 0 off the support vectors, and b.
     """
     try:
+        from sklearn import config_context
         from sklearn.svm import SVC
     except ImportError as error:
         raise ImportError(
@@ -33,6 +34,8 @@ def weighted_svc(kernel: np.ndarray, labels: np.ndarray, costs: np.ndarray) -> t
     # SVC multiplies C by the sample weights; everything else in it is on the scale of the largest cost.
     largest = np.max(costs)
     kernel = kernel if used.size == len(labels) else kernel[np.ix_(used, used)]
-    machine = SVC(C=largest, kernel="precomputed", tol=TOLERANCE).fit(kernel, labels[used], costs[used] / largest)
+    # The input has been checked; checking it again would take longer than training.
+    with config_context(assume_finite=True, skip_parameter_validation=True):
+        machine = SVC(C=largest, kernel="precomputed", tol=TOLERANCE).fit(kernel, labels[used], costs[used] / largest)
     weights[used[machine.support_]] = machine.dual_coef_[0]
     return weights, float(machine.intercept_[0])

@@ -122,7 +122,7 @@ def test_rs_pv_adds_the_variation_of_the_whole_samples(task):
     np.testing.assert_array_equal(known, scores)
 
 
-# Not a number: wrong, and never chosen. The method answers with the side of 0, or with the other one, or with NaN.
+# Not a number: wrong. The method answers with the side of 0, or with the other one, or with NaN.
 
 
 def side_fit(source, labels, target, params, seed):
@@ -153,11 +153,10 @@ def test_a_prediction_that_is_not_a_number_is_an_error(sides):
 
 
 @pytest.mark.parametrize("validation", [resampling.cross_validation, resampling.reverse_validation])
-def test_a_method_that_never_answers_is_never_chosen(validation, sides):
-    """Not even where the only other one is always wrong."""
-    scores = validation(side_fit, side_decision, *sides, [np.nan, -1.0], 2, 0)
-    assert np.isinf(scores[0])
-    assert resampling.first_best(scores) == 1
+def test_a_method_that_never_answers_is_always_wrong(validation, sides):
+    """And not right on the larger class, as the constant -1 is."""
+    scores = validation(side_fit, side_decision, *sides, [np.nan, 1.0], 2, 0)
+    np.testing.assert_array_equal(scores, [1.0, 0.0])
 
 
 def test_a_target_point_without_a_label_is_no_negative_one(sides):
@@ -170,19 +169,7 @@ def test_a_target_point_without_a_label_is_no_negative_one(sides):
 
     scores = resampling.reverse_validation(fit, side_but_for_the_lowest, *sides, [1.0], 2, 0)
     assert len(fitted) == 2
-    assert np.isinf(scores[0])
-
-
-def test_one_fold_without_answers_counts_as_wrong(sides):
-    source, labels, target = sides
-    first = _samples.fold_numbers(source, labels, 2, 0) == 0
-    hidden = {tuple(row) for row in source[first]}
-
-    def decision(params, x):
-        return np.full(len(x), np.nan) if {tuple(row) for row in x} == hidden else side_decision(params, x)
-
-    scores = resampling.cross_validation(side_fit, decision, source, labels, target, [1.0], 2, 0)
-    np.testing.assert_allclose(scores, [0.5])
+    assert scores[0] == 1.0
 
 
 def test_the_largest_of_values_that_are_not_numbers_is_no_class():
