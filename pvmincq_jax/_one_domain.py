@@ -36,7 +36,8 @@ class MinCqClassifier(VoteClassifier):
       model_: all of it as a `pvmincq_jax.PVMinCq`, for `pvmincq_jax.save_model`; ``model_.voters`` are the voters.
       centers_: of the kernels ``[n, d]``, or None.
       gamma_: of the kernels, chosen or given, or None.
-      margin_: mu, absolute; ``margin_fraction_`` is mu / mu_max.
+      margin_: mu, absolute; ``margin_fraction_`` is mu / mu_max. With more than two classes all have the smallest of
+        their margins.
       mu_max_: the largest margin that the sample allows.
       c_bound_: the C-bound on the training sample.
       kkt_residual_: how far the weights are from optimal, relative.

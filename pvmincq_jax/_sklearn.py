@@ -177,8 +177,10 @@ def _no_solution(sweeps: Sequence[Sweep]) -> str:
     return f"MinCq found no vote: {reasons}. Give other margins or gammas, or scale the features"
 
 
-def _number(value: Any) -> Any:
-    """A float, or an array with one for each class."""
+def number(value: Any) -> Any:
+    """A float, an array with one for each class, or None."""
+    if value is None:
+        return None
     return float(value) if np.ndim(value) == 0 else np.asarray(value)
 
 
@@ -189,11 +191,10 @@ class VoteClassifier(ClassifierMixin, BaseEstimator):
         """Names the results that all classifiers have."""
         self.model_, self.choice_, self.sweep_ = model, choice, sweep
         self.weights_ = np.asarray(model.weights)
-        self.centers_ = getattr(model.voters, "centers", None)
-        self.gamma_ = choice.gamma if self.centers_ is not None else None
-        self.margin_, self.mu_max_ = _number(model.margin), _number(model.mu_max)
-        self.margin_fraction_ = self.margin_ / self.mu_max_
-        self.c_bound_, self.kkt_residual_ = _number(model.c_bound), _number(model.kkt_residual)
+        self.centers_, self.gamma_ = model.centers, number(model.gamma)
+        self.margin_, self.mu_max_ = number(model.margin), number(model.mu_max)
+        self.margin_fraction_ = None if self.mu_max_ is None else self.margin_ / self.mu_max_
+        self.c_bound_, self.kkt_residual_ = number(model.c_bound), number(model.kkt_residual)
 
     def _chosen(self, sweep: Sweep, labels: np.ndarray, criterion: str | Criterion) -> tuple[PVMinCq, Choice, Any]:
         """The vote at the best point of the grid, that point, and the grid, or those of each class."""
@@ -212,7 +213,8 @@ class VoteClassifier(ClassifierMixin, BaseEstimator):
 
         Above 0 it is for ``classes_[1]``; its size is the Q-margin of the paper. It is small where few voters reach a
         point, and when the margin mu that was asked for is small. The value of a row depends on that row alone. With
-        more than two classes there is a vote for each class against the rest, all of one first moment.
+        more than two classes there is a vote for each class against the rest, in [-1, 1] as well; all of one first
+        moment, but for a committee, whose members are.
 
         Args:
           X: points ``[m, d]``.

@@ -23,6 +23,7 @@ from pvmincq_jax._sklearn import (
     gamma_list,
     listed,
     margin_list,
+    number,
     seed_of,
     signs,
     source_rows,
@@ -116,17 +117,20 @@ class PVMinCqClassifier(VoteClassifier):
       pairs_: who carried its label to whom: rows of ``source_``, rows of ``target_``, share of the draws.
       pv_: the perturbed variation at the radius.
       self_labels_: of the target points ``[m_t]`` in [-1, 1]; in the transport form, the labels of the moved source
-        points ``[m_s]``, which are the ``centers_``.
+        points ``[m_s]``. With a committee (``part``), pairs, PV and labels are those of its best member.
       self_label_weights_: how far each of these points counts; 0 for one without a match.
-      radius_, gamma_: chosen or given; the radius is 0 with one domain, gamma None without kernels.
-      margin_: mu, absolute; ``margin_fraction_`` is mu / mu_max.
-      mu_max_: the largest margin that the self-labels allow.
+      radius_, gamma_: chosen or given; the radius is 0 with one domain, gamma None without kernels. Both are None for a
+        committee; those of its best member are in ``choice_``.
+      margin_: the first moment of the vote on the points learnt from: mu, absolute. With more than two classes all have
+        the smallest of their margins.
+      mu_max_: the largest margin that the self-labels allow; None for a committee.
+      margin_fraction_: margin_ / mu_max_.
       criterion_: its value over the grid ``[r, g, k]``; NaN if there was nothing to choose.
       choice_: the chosen point, a `pvmincq_jax.Choice`.
       sweep_: all figures of the grid, a `pvmincq_jax.Sweep` or `pvmincq_jax.TransportSweep`; or one for each class,
         of how far it is ahead of the best other one.
-      c_bound_: of the vote on the points that it learnt from.
-      kkt_residual_: how far the weights are from optimal, relative.
+      c_bound_: of the vote on the points that it learnt from; of a committee on those of its best member, as margin_.
+      kkt_residual_: how far the weights are from optimal, relative; None for a committee.
       weights_: of the voters ``[n]``, or ``[c, n]``, each row scaled to the smallest of the classes' margins.
       centers_: of Gaussian kernels ``[n, d]``, or None.
       model_: all of it as a `pvmincq_jax.PVMinCq`, for `pvmincq_jax.decision` and `pvmincq_jax.save_model`.
@@ -248,7 +252,7 @@ class PVMinCqClassifier(VoteClassifier):
         self.adapted_ = not task.single and not bool(at_rest(grid)[choice.grid_index[0]])
         self.criterion_ = choice.scores
         self.source_, self.source_labels_, self.target_ = task.source, task.labels, task.target
-        self.radius_, self.pv_, self.pairs_ = float(model.radius), float(model.pv), model.pairs
+        self.radius_, self.pv_, self.pairs_ = number(model.radius), float(model.pv), model.pairs
         self.self_labels_, self.self_label_weights_ = np.asarray(model.labels), np.asarray(model.label_weights)
         return self
 

@@ -74,19 +74,20 @@ def test_weights_are_those_of_each_class_against_the_rest(task, adapted):
         shares, labels = mass.sum(axis=0), np.divide(mass[0] - mass[1], mass.sum(axis=0), where=mask, out=np.zeros(60))
         assert np.sum(shares * labels) == pytest.approx(0, abs=1e-12)
         given = {"sample_weights": shares, "voter_mask": mask, "factor": factor}
-        by_hand = pvm.mincq(votes, labels, adapted.margin_[k], **given)
-        scale = np.min(adapted.margin_) / adapted.margin_[k]
+        asked = adapted.choice_.margin * adapted.mu_max_[k]
+        by_hand = pvm.mincq(votes, labels, asked, **given)
+        scale = adapted.margin_[k] / asked
         expected = scale * votes @ np.asarray(by_hand.weights)
         np.testing.assert_allclose(adapted.decision_function(points)[:, k], expected, atol=1e-5 * adapted.margin_.min())
         assert adapted.c_bound_[k] == pytest.approx(float(by_hand.c_bound), abs=1e-7)
         active, weights = votes[:, mask], adapted.weights_[k][mask] / scale
         margins = active.T @ (shares * labels)
         assert adapted.mu_max_[k] == pytest.approx(np.mean(np.abs(margins)), rel=1e-10)
-        assert margins @ weights == pytest.approx(adapted.margin_[k], rel=1e-7)
-        found = shares @ (active @ weights) ** 2 / adapted.margin_[k] ** 2
-        assert found == pytest.approx(
-            clarabel_objective(active * np.sqrt(shares)[:, None], margins, adapted.margin_fraction_[k]), rel=1e-6
-        )
+        assert margins @ weights == pytest.approx(asked, rel=1e-7)
+        found = shares @ (active @ weights) ** 2 / asked**2
+        least = clarabel_objective(active * np.sqrt(shares)[:, None], margins, adapted.choice_.margin)
+        assert found == pytest.approx(least, rel=1e-6)
+    np.testing.assert_allclose(adapted.margin_, adapted.choice_.margin * np.min(adapted.mu_max_), rtol=1e-12)
 
 
 def test_a_committee_of_several_classes_is_the_mean_of_its_members(task):

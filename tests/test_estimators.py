@@ -411,7 +411,8 @@ def test_any_voters_vote_in_both_forms(kind, form, task, tmp_path):
     functions = [lambda x: np.tanh(3 * x[:, 0]), lambda x: np.tanh(3 * x[:, 1]), lambda x: np.tanh(x[:, 0] + x[:, 1])]
     family = pvm.StumpVoters(*pvm.stump_thresholds(task.target, 3))
     voters = {"stumps": "stumps", "functions": functions, "family": family}[kind]
-    model = PVMinCqClassifier(form=form, voters=voters, radius=0.8, margin=[0.1, 0.4], folds=2, draws=2)
+    given = {"radius": 0.8, "margin": [0.1, 0.4], "folds": 2, "draws": 2, "part": None}
+    model = PVMinCqClassifier(form=form, voters=voters, **given)
     model.fit_domains(task.source, task.source_labels, task.target)
     assert model.gamma_ is None
     assert model.kkt_residual_ < 1e-7

@@ -28,8 +28,8 @@ class PVMinCq(NamedTuple):
     Attributes:
       voters: the family that votes, e.g. `pvmincq_jax.GaussianVoters`; anything with ``votes(x) -> [m, n]``.
       weights: signed weights of the vote ``[n]``; 0 for voters that were masked out. Of c > 2 classes, a row for each
-        against the rest ``[c, n]``, and the next four are ``[c]``, the labels ``[c, m]``.
-      margin: mu, absolute.
+        against the rest ``[c, n]``, all of one margin, and the next four are ``[c]``, the labels ``[c, m]``.
+      margin: the first moment of the vote on the learning sample: mu, absolute.
       mu_max: the largest margin that the learning sample allows.
       c_bound: of the vote on the learning sample.
       kkt_residual: accuracy of the weights, see `pvmincq_jax.MinCqSolution`.
@@ -39,29 +39,32 @@ class PVMinCq(NamedTuple):
         labels of the moved source points ``[m_s]``.
       label_weights: of the same points, 0 for a point without a match.
       pairs: who carried its label to whom (row numbers of source and target).
+
+    A `pvmincq_jax.committee` solves no program of its own: its mu_max, kkt_residual, radius and gamma are None. Its
+    learning sample is that of its best member, on which its margin and C-bound are taken.
     """
 
     voters: Any
     weights: ArrayLike
     margin: ArrayLike
-    mu_max: ArrayLike
+    mu_max: ArrayLike | None
     c_bound: ArrayLike
-    kkt_residual: ArrayLike
-    radius: ArrayLike
+    kkt_residual: ArrayLike | None
+    radius: ArrayLike | None
     pv: ArrayLike
     labels: ArrayLike
     label_weights: ArrayLike
     pairs: ExpectedMatching
 
     @property
-    def centers(self) -> ArrayLike:
-        """Of Gaussian voters ``[n, d]``."""
-        return self.voters.centers
+    def centers(self) -> ArrayLike | None:
+        """Of Gaussian voters ``[n, d]``, or None."""
+        return getattr(self.voters, "centers", None)
 
     @property
-    def gamma(self) -> ArrayLike:
-        """Of Gaussian voters."""
-        return self.voters.gamma
+    def gamma(self) -> ArrayLike | None:
+        """Of Gaussian voters, or None; also for a committee, whose kernels have one each, ``voters.gamma``."""
+        return None if self.kkt_residual is None else getattr(self.voters, "gamma", None)
 
 
 def make_model(voters: Any, found: SelfLabels, radius: Any, weights: np.ndarray, *figures: float) -> PVMinCq:
@@ -190,9 +193,11 @@ def save_model(model: PVMinCq, path: str | os.PathLike) -> None:
       >>> np.array_equal(again.weights, model.weights)
       True
     """
-    arrays: dict[str, Any] = {}
-    for name, value in model._asdict().items():
-        arrays |= _arrays(name, value)
+    fields = model._asdict()
+    arrays = {"none": np.array([name for name, value in fields.items() if value is None], str)}
+    for name, value in fields.items():
+        if value is not None:
+            arrays |= _arrays(name, value)
     # Through a file of our own: given a name, NumPy would add ".npz" to it.
     with open(path, "wb") as file:
         np.savez(file, **arrays)
@@ -220,11 +225,14 @@ def load_model(path: str | os.PathLike, *, voters: Any = None) -> PVMinCq:
     if not zipfile.is_zipfile(path) and os.path.exists(path):
         raise ValueError(f"path {os.fspath(path)} is not a saved PVMinCq: it is no npz archive")
     with np.load(path, allow_pickle=False) as stored:
-        plain = [name for name in PVMinCq._fields if name not in ("voters", "pairs")]
+        # Files of version 0.2.0 have no list of what is None.
+        absent = {*stored["none"].tolist()} if "none" in stored else set()
+        plain = [name for name in PVMinCq._fields if name not in {"voters", "pairs", *absent}]
         wanted = [*plain, "voters.kind", *(f"pairs.{name}" for name in ExpectedMatching._fields)]
         missing = [name for name in wanted if name not in stored]
         if missing:
             raise ValueError(f"path {os.fspath(path)} is not a saved PVMinCq: it lacks {', '.join(missing)}")
         pairs = ExpectedMatching(*(stored[f"pairs.{name}"] for name in ExpectedMatching._fields))
         family = _family("voters", stored) if voters is None else voters
-        return PVMinCq(voters=family, **{name: stored[name] for name in plain}, pairs=pairs)
+        fields: Any = dict.fromkeys(absent) | {name: stored[name] for name in plain}
+        return PVMinCq(voters=family, pairs=pairs, **fields)

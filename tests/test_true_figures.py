@@ -1,0 +1,195 @@
+"""Every figure that a model or an estimator reports is true of the weights that it predicts with.
+
+Votes, margins, moments, C-bounds, mu_max and PV are computed anew here, in NumPy alone, from what the model shows.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+import pvmincq_jax as pvm
+from pvmincq_jax.datasets import moons_task
+from pvmincq_jax.estimators import MinCqClassifier, PVMinCqClassifier
+
+NAMES = np.array(["ash", "beech", "cedar"])
+
+
+def votes_of(voters, x):
+    """Votes ``[m, n]`` of Gaussian kernels, stumps, functions, or a family of the test's own."""
+    x = np.asarray(x, float)
+    if hasattr(voters, "centers"):
+        square = np.sum((x[:, None] - np.asarray(voters.centers, float)[None]) ** 2, axis=-1)
+        return np.exp(-np.asarray(voters.gamma, float) * square)
+    if hasattr(voters, "thresholds"):
+        return np.where(x[:, np.asarray(voters.features)] > np.asarray(voters.thresholds), 1.0, -1.0)
+    if hasattr(voters, "functions"):
+        return np.stack([function(x) for function in voters.functions], axis=1)
+    return np.asarray(voters.votes(x), float)
+
+
+def heavy_sides(labels, weights):
+    """Labels and shares in which the class weighs as much as the rest, as each of several classes is learnt."""
+    sides = np.stack([weights * (1 + labels), weights * (1 - labels)])
+    total = sides.sum(axis=1, keepdims=True)
+    sides = np.divide(sides, total, out=np.zeros_like(sides), where=total > 0)
+    shares = sides.sum(axis=0)
+    new = np.divide(sides[0] - sides[1], shares, out=np.zeros_like(shares), where=shares > 0)
+    return new, shares / shares.sum()
+
+
+class Figures(NamedTuple):
+    margin: float
+    mu_max: float
+    c_bound: float
+    largest: float
+
+
+def figures_of(voters, weights, points, labels, label_weights, against_rest):
+    """First moment, mu_max of the voters that take part, C-bound, and the largest weight times their number."""
+    labels, label_weights = np.asarray(labels, float), np.asarray(label_weights, float)
+    labels, shares = (
+        heavy_sides(labels, label_weights) if against_rest else (labels, label_weights / label_weights.sum())
+    )
+    votes, weights = votes_of(voters, points), np.asarray(weights, float)
+    values = votes @ weights
+    first, second = np.sum(shares * labels * values), np.sum(shares * values**2)
+    active = weights != 0
+    margins = (shares * labels) @ votes[:, active]
+    return Figures(first, np.mean(np.abs(margins)), 1 - first**2 / second, np.max(np.abs(weights)) * np.sum(active))
+
+
+def moved_points(pairs, source, target):
+    """Each source point at the mean of its matched target points, where there are any."""
+    total = np.bincount(pairs.source, pairs.weights, minlength=len(source))
+    sums = np.zeros((len(source), target.shape[1]))
+    np.add.at(sums, pairs.source, np.asarray(pairs.weights)[:, None] * target[pairs.target])
+    return np.where(total[:, None] > 0, sums / np.where(total > 0, total, 1.0)[:, None], source)
+
+
+def check_model(model, points, *, rel=1e-6):
+    """What a model says of its weights, on the points ``[m, d]`` that it learnt from, or its best member did."""
+    single = np.ndim(model.weights) == 1
+    rows = [np.asarray(getattr(model, name)) for name in ("weights", "margin", "c_bound", "labels")]
+    rows = [[field] for field in rows] if single else rows
+    for number, (weights, margin, c_bound, labels) in enumerate(zip(*rows)):
+        found = figures_of(model.voters, weights, points, labels, model.label_weights, not single)
+        assert float(margin) == pytest.approx(found.margin, rel=rel)
+        assert float(c_bound) == pytest.approx(found.c_bound, abs=rel)
+        assert np.sum(np.abs(weights)) <= 1 + rel
+        if model.mu_max is None:
+            assert model.kkt_residual is None
+            assert model.radius is None
+            assert model.gamma is None
+        else:
+            mu_max = float(model.mu_max if single else model.mu_max[number])
+            assert mu_max == pytest.approx(found.mu_max, rel=rel)
+            assert found.largest <= 1 + rel
+            assert 0 < float(margin) <= mu_max * (1 + rel)
+
+
+def check_estimator_figures(model, points=None):
+    """What an estimator reports is what its model does; the values that it predicts by are in [-1, 1]."""
+    own = model.model_
+    for name in ("weights", "margin", "mu_max", "c_bound", "kkt_residual", "radius", "pv", "centers", "gamma"):
+        if not hasattr(model, f"{name}_"):
+            continue
+        value, expected = getattr(model, f"{name}_"), getattr(own, name, None)
+        if expected is None:
+            assert value is None, name
+        else:
+            np.testing.assert_array_equal(value, expected, err_msg=name)
+    if own.mu_max is None:
+        assert model.margin_fraction_ is None
+    else:
+        np.testing.assert_allclose(model.margin_fraction_, np.asarray(own.margin) / np.asarray(own.mu_max))
+    points = model.target_ if points is None else points
+    values = votes_of(own.voters, points) @ np.asarray(own.weights).T
+    np.testing.assert_allclose(model.decision_function(points), values, atol=1e-12)
+    assert np.max(np.abs(values)) <= 1 + 1e-9
+
+
+# The committee.
+
+
+@pytest.fixture(scope="module")
+def moons():
+    return moons_task("40", 7, per_class=30, test_size=100)
+
+
+@pytest.fixture(scope="module")
+def committee_fit(moons):
+    return pvm.fit_transport_validated(*moons[:3], draws=8)
+
+
+def best_points(fit, task):
+    """Where the best member learnt."""
+    assert len(fit.model.pairs.source) > 0
+    return moved_points(fit.model.pairs, task.source, task.target)
+
+
+def test_a_committee_reports_its_own_margin_and_c_bound(committee_fit, moons):
+    model = committee_fit.model
+    assert model.mu_max is None
+    check_model(model, best_points(committee_fit, moons))
+    # Its pairs, PV and labels are those of its best member.
+    r, g, k = committee_fit.choice.grid_index
+    assert float(model.pv) == committee_fit.sweep.pv[r]
+    np.testing.assert_array_equal(model.labels, moons.source_labels)
+    # All kernels that vote are there, of every member.
+    assert np.shape(model.centers) == (len(model.weights), 2)
+    assert np.unique(model.voters.gamma).size >= 1
+
+
+def test_a_committee_s_best_point_is_not_solved_again(committee_fit):
+    """Nobody asks which voters would take part in a program."""
+    without = committee_fit.sweep._replace(voter_mask=None)
+    again = pvm.committee(without, committee_fit.choice.scores)
+    np.testing.assert_array_equal(again.weights, committee_fit.model.weights)
+
+
+def test_a_committee_of_one_is_that_vote_with_all_its_figures(committee_fit):
+    figures, choice = committee_fit.sweep, committee_fit.choice
+    scores = np.full(figures.status.shape, np.inf)
+    scores[choice.grid_index] = 1.0
+    alone, single = pvm.committee(figures, scores), pvm.model_at(figures, choice.grid_index)
+    np.testing.assert_array_equal(alone.weights, single.weights)
+    assert (alone.kkt_residual, alone.mu_max, alone.radius) == (single.kkt_residual, single.mu_max, single.radius)
+    assert alone.gamma == single.gamma
+
+
+def test_the_classifier_s_committee(moons):
+    model = PVMinCqClassifier(draws=8).fit_domains(*moons[:3])
+    assert model.mu_max_ is None
+    check_estimator_figures(model)
+    check_model(model.model_, moved_points(model.pairs_, model.source_, model.target_))
+    # What was chosen is still told, beside what votes.
+    assert model.choice_.radius > 0
+    assert model.choice_.gamma > 0
+
+
+def three_classes(seed, shift=0.0, count=45):
+    rng = np.random.default_rng(seed)
+    numbers = np.arange(count) % 3
+    centers = np.array([[0.0, 0.0], [2.0, 0.0], [0.0, 2.0]])
+    return centers[numbers] + 0.4 * rng.normal(size=(count, 2)) + shift, NAMES[numbers]
+
+
+@pytest.mark.parametrize("part", [None, 0.5])
+def test_figures_and_votes_of_three_classes(part):
+    source, names = three_classes(0)
+    target, _ = three_classes(1, shift=0.4)
+    model = PVMinCqClassifier(radius=[0.8, 1.2], margin=[0.1, 0.4], gamma=[0.5, 2.0], draws=4, part=part)
+    model.fit_domains(source, names, target)
+    check_model(model.model_, moved_points(model.pairs_, source, target))
+    check_estimator_figures(model)
+    chances = model.predict_proba(target)
+    assert np.min(chances) > 0
+    np.testing.assert_allclose(chances.sum(axis=1), 1)
+
+
+def test_figures_of_three_classes_on_one_domain():
+    x, names = three_classes(0)
+    model = MinCqClassifier(gamma=1.0, margin=0.3).fit(x, names)
+    check_model(model.model_, x)
+    check_estimator_figures(model, x)
