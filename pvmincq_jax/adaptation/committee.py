@@ -28,7 +28,7 @@ def committee(sweep: Any, scores: np.ndarray, part: float = PART) -> PVMinCq:
     sum_i w_i c / c_i / k, c_i = 1/m_t sum_t |B_i(x_t)|, over the k best points of the grid, with c the smallest c_i. A
     mean of votes is a vote over the voters of all of them. Of more than two classes B_i is by how much a class is ahead
     of the best other one, in units of its margin, and c_i the mean over all classes; w_i is then the weights of a class
-    scaled to the smallest margin of all members and classes. Either way sum |w| is at most 1, and values are in [-1, 1].
+    scaled to the smallest margin of all members and classes. Either way sum |w| <= 1, and values are in [-1, 1].
 
     Votes with a score more than 20 % above the best, or that agree with it on less than 90 % of the target, have no
     seat: where one map is right and all others are wrong, they would outvote it. Nor have votes that are adapted where

@@ -145,7 +145,7 @@ def learn_grid(
     learnt_from = (labels, weights) if classes == 1 else as_heavy(labels, weights)
     lanes = Lanes(*learnt_from, np.concatenate([np.stack(row) for row in task.masks]))
     if exact is None:
-        exact = not is_large(len(task.target), lambda: families[-1].votes(learn_at))
+        exact = not is_large(len(task.target), lambda: families[int(np.argmax(options.gammas))].votes(learn_at))
     how: Any = {"unit": unit, "mesh": options.mesh, "advance": options.advance}
     results = []
     # BLAS's own threads would go on looking for work for a while, on cores that the grid's are about to need.

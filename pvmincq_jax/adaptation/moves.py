@@ -94,12 +94,12 @@ class _Rows:
         even, shares, seed = moves.even, moves.shares, moves.seed
         self.points = len(source)
         self.source, self.target = np.arange(len(source)), np.arange(len(target))
-        size = max(len(source), len(target))
+        size = max(len(source), len(target)) if even else len(source)
         if shares is not None:
             self.source = class_rows(source, labels, size, shares, seed=seed)
         elif even:
             self.source = even_rows(source, size, seed=seed, labels=labels)
-        if even or shares is not None:
+        if even:
             self.target = even_rows(target, size, seed=seed)
         self.weights = np.bincount(self.source, minlength=self.points) * (self.points / len(self.source))
 
