@@ -13,7 +13,7 @@ from pvmincq_jax.adaptation.class_grids import by_class, check_matched, class_mo
 from pvmincq_jax.adaptation.classes import class_numbers, one_against_rest
 from pvmincq_jax.adaptation.criteria import Criterion, label_criterion, rs, rs_pv, rs_pv_cbound, rs_pv_risk
 from pvmincq_jax.adaptation.labelled import Sweep
-from pvmincq_jax.adaptation.model import PVMinCq, decision
+from pvmincq_jax.adaptation.model import ClassNames, PVMinCq, decision
 from pvmincq_jax.adaptation.options import grid_gammas
 from pvmincq_jax.adaptation.sweeps import MARGIN_FRACTIONS
 from pvmincq_jax.voting.families import VoterKind, on_points
@@ -189,6 +189,7 @@ class VoteClassifier(ClassifierMixin, BaseEstimator):
 
     def _learnt(self, model: PVMinCq, choice: Choice, sweep: Any) -> None:
         """Names the results that all classifiers have."""
+        model = model._replace(classes=ClassNames(self.classes_.tolist()))
         self.model_, self.choice_, self.sweep_ = model, choice, sweep
         self.weights_ = np.asarray(model.weights)
         self.centers_, self.gamma_ = model.centers, number(model.gamma)

@@ -3,8 +3,11 @@
 Votes, margins, moments, C-bounds, mu_max and PV are computed anew here, in NumPy alone, from what the model shows.
 """
 
+import os
+from pathlib import Path
 from typing import NamedTuple
 
+import jax
 import numpy as np
 import pytest
 
@@ -280,3 +283,61 @@ def test_the_narrowest_gamma_is_the_largest(moons):
         options = given if grid is pvm.sweep else {name: given[name] for name in ("radii", "margins", "draws")}
         one, other = (grid(source, labels, target, **options, gammas=order) for order in ([1e-3, 5.0], [5.0, 1e-3]))
         assert one.accuracy == other.accuracy
+
+
+# A model's file.
+
+
+def test_only_a_model_is_written(committee_fit, moons, tmp_path):
+    classifier = MinCqClassifier(gamma=1.0, margin=0.3).fit(moons.source, moons.source_labels)
+    for thing, hint in ((committee_fit, r"ValidatedTransport.*\.model"), (committee_fit.sweep, "TransportSweep"),
+                        (classifier, r"MinCqClassifier.*\.model_"), (None, "NoneType")):  # fmt: skip
+        with pytest.raises(ValueError, match=f"model must be a PVMinCq.*{hint}"):
+            pvm.save_model(thing, tmp_path / "vote.npz")
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_older_file_stays_until_the_new_one_is_whole(committee_fit, tmp_path, monkeypatch):
+    path = tmp_path / "vote.npz"
+    pvm.save_model(committee_fit.model, path)
+    before, rights = path.read_bytes(), path.stat().st_mode
+
+    def full(file, **arrays):
+        file.write(b"half of it")
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(np, "savez", full)
+        with pytest.raises(OSError, match="No space left"):
+            pvm.save_model(committee_fit.model, path)
+    assert path.read_bytes() == before
+    assert [one.name for one in tmp_path.iterdir()] == ["vote.npz"]
+    pvm.save_model(committee_fit.model, os.fspath(path))
+    assert path.stat().st_mode == rights
+
+
+@pytest.mark.parametrize("names", [["no", "yes"], [3, 7], [False, True], ["ash", "beech", "cedar"], [0.0, 1.0, 2.0]])
+def test_a_file_keeps_the_names_of_the_classes(names, tmp_path):
+    x, y = three_classes(0)
+    y = np.array(names)[np.searchsorted(NAMES, y) % len(names)]
+    model = MinCqClassifier(gamma=1.0, margin=0.3).fit(x, y)
+    pvm.save_model(model.model_, tmp_path / "vote")
+    again = pvm.load_model(tmp_path / "vote")
+    assert list(again.classes) == names == list(model.classes_)
+    jax.tree.map(np.testing.assert_array_equal, again, model.model_)
+    # Names are no arrays: a model with names goes through jit, too.
+    values = jax.jit(pvm.decision)(again, x)
+    np.testing.assert_allclose(values, model.decision_function(x), atol=1e-12)
+
+
+def test_a_file_of_version_0_2_0_is_read():
+    """Written by that version: four kernels, one on each target point."""
+    path = Path(__file__).parent / "model_0_2_0.npz"
+    model = pvm.load_model(path)
+    source = np.array([[0.0, 0.1], [0.2, 0.0], [1.0, 1.0], [1.2, 0.9]])
+    np.testing.assert_allclose(model.centers, source + 0.1)
+    assert (float(model.radius), float(model.gamma)) == (0.2, 2.0)
+    assert float(model.margin) == pytest.approx(0.5 * float(model.mu_max))
+    check_model(model, source + 0.1)
+    np.testing.assert_array_equal(pvm.predict(model, source), [1, 1, -1, -1])
+    assert model.classes is None
