@@ -341,3 +341,53 @@ def test_a_file_of_version_0_2_0_is_read():
     check_model(model, source + 0.1)
     np.testing.assert_array_equal(pvm.predict(model, source), [1, 1, -1, -1])
     assert model.classes is None
+
+
+# A chosen point, had again by its own parameters.
+
+
+@pytest.mark.parametrize("unequal", [False, True])
+def test_every_point_of_the_transport_grid_can_be_had_again(moons, unequal):
+    """At every radius and on both scales, nobody matched included."""
+    target = moons.target[::2] if unequal else moons.target
+    given = {"draws": 3, "seed": 5}
+    ratio = {"ratio": 0.4} if unequal else {}
+    grid = pvm.transport_sweep(
+        moons.source, moons.source_labels, target, **given, **ratio, gammas=[2.0], margins=[0.3], exact=True
+    )
+    assert np.sum(grid.radii == 0) == 2
+    for place in range(0, len(grid.radii), 3 if unequal else 2):
+        scores = np.ones(grid.status.shape)
+        scores[place, 0, 0] = 0.0
+        choice = pvm.choose(grid, scores)
+        point = {name: getattr(choice, name) for name in ("radius", "gamma", "margin", "margin_unit", "own_scale")}
+        again = pvm.pv_transport_mincq(
+            moons.source, moons.source_labels, target, **point, identity=choice.identity, **given, **ratio
+        )
+        expected = pvm.model_at(grid, (place, 0, 0))
+        np.testing.assert_allclose(
+            pvm.decision(again, moons.test), pvm.decision(expected, moons.test), atol=1e-3 * float(expected.margin)
+        )
+        for name in ("radius", "pv", "label_weights"):
+            np.testing.assert_allclose(getattr(again, name), getattr(expected, name), rtol=1e-12)
+        jax.tree.map(np.testing.assert_array_equal, again.pairs, expected.pairs)
+        assert choice.identity == (choice.radius == 0)
+
+
+def test_a_choice_among_carried_labels_has_no_map(moons):
+    fit = pvm.fit_validated(*moons[:3], radii=[0.4, 0.6], margins=[0.5], gammas=[2.0], folds=2, draws=2)
+    assert (fit.choice.own_scale, fit.choice.identity) == (False, False)
+    again = pvm.pv_mincq(*moons[:3], radius=fit.choice.radius, margin=fit.choice.margin, gamma=2.0, draws=2)
+    np.testing.assert_allclose(again.weights, fit.model.weights, atol=1e-8)
+
+
+def test_a_map_without_a_matching_has_no_radius(moons):
+    given = {"margin": 0.3, "gamma": 2.0, "draws": 2}
+    still = pvm.pv_transport_mincq(*moons[:3], identity=True, **given)
+    assert (float(still.radius), float(still.pv), len(still.pairs.source)) == (0.0, 1.0, 0)
+    check_model(still, moons.source)
+    with pytest.raises(ValueError, match="radius must be None or 0 where identity is True; it is 0.5"):
+        pvm.pv_transport_mincq(*moons[:3], radius=0.5, identity=True, **given)
+    for radius in (None, 0.0):
+        with pytest.raises(ValueError, match="radius must be"):
+            pvm.pv_transport_mincq(*moons[:3], radius=radius, **given)
