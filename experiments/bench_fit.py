@@ -43,9 +43,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _pv_mincq(form: Any) -> Callable[[DomainTask], Predict]:
     def fit(task: DomainTask) -> Predict:
-        from pvmincq_jax.estimators import PVMinCqClassifier
+        from pvmincq_jax.estimators import PVMinCqClassifier, PVTransportClassifier
 
-        return PVMinCqClassifier(form=form).fit_domains(task.source, task.source_labels, task.target).predict
+        classifier = PVMinCqClassifier() if form == "label" else PVTransportClassifier()
+        return classifier.fit_domains(task.source, task.source_labels, task.target).predict
 
     return fit
 

@@ -14,7 +14,8 @@ from pvmincq_jax.adaptation.classes import class_numbers, one_against_rest
 from pvmincq_jax.adaptation.criteria import Criterion, label_criterion, rs, rs_pv, rs_pv_cbound, rs_pv_risk
 from pvmincq_jax.adaptation.labelled import Sweep
 from pvmincq_jax.adaptation.model import ClassNames, PVMinCq, decision
-from pvmincq_jax.adaptation.options import grid_gammas
+from pvmincq_jax.adaptation.options import GridOptions, grid_gammas
+from pvmincq_jax.adaptation.own import own_grid
 from pvmincq_jax.adaptation.sweeps import MARGIN_FRACTIONS
 from pvmincq_jax.voting.families import VoterKind, on_points
 from pvmincq_jax.voting.voters import default_gammas
@@ -187,10 +188,12 @@ def number(value: Any) -> Any:
 class VoteClassifier(ClassifierMixin, BaseEstimator):
     """Prediction by a fitted vote of two classes, or by one for each class, ``model_``."""
 
+    keep_sweep: bool
+
     def _learnt(self, model: PVMinCq, choice: Choice, sweep: Any) -> None:
         """Names the results that all classifiers have."""
         model = model._replace(classes=ClassNames(self.classes_.tolist()))
-        self.model_, self.choice_, self.sweep_ = model, choice, sweep
+        self.model_, self.choice_, self.sweep_ = model, choice, sweep if self.keep_sweep else None
         self.weights_ = np.asarray(model.weights)
         self.centers_, self.gamma_ = model.centers, number(model.gamma)
         self.margin_, self.mu_max_ = number(model.margin), number(model.mu_max)
@@ -202,6 +205,15 @@ class VoteClassifier(ClassifierMixin, BaseEstimator):
         sweeps = (sweep,) if labels.ndim == 1 else check_matched(by_class(sweep, labels), self.classes_)
         choice = chosen(sweeps, criterion)
         return class_model(sweeps, choice.grid_index), choice, sweep if labels.ndim == 1 else sweeps
+
+    def _own(self, task: Domains, criterion: str | Criterion, folds: int | None, stumps: int = 10) -> Any:
+        """What `_chosen` finds on one domain, on which every point is its own match."""
+        given: Any = self
+        margins = margin_list(given.margin, given.margin_unit)
+        gammas = gamma_list(given.gamma, task.source, given.voters)
+        count, seed = fold_count(folds, task.labels, margins.size * gammas.size), seed_of(given.random_state)
+        options = GridOptions(gammas, margins, given.margin_unit, given.voters, given.most_voters, count, seed=seed)
+        return self._chosen(own_grid(task.source, task.labels, options, stumps), task.labels, criterion)
 
     def _one_domain(self, X: Any, y: Any) -> Domains:
         """Checks a sample of one domain, and learns the names of features and classes."""

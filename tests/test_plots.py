@@ -20,7 +20,7 @@ from pvmincq_jax.plots import plot_criterion, plot_transfer
 def model():
     task = moons_task("40", 1003, per_class=16, test_size=20)
     given = {"radius": [0.3, 0.6, 1.0], "gamma": [2.0, 8.0], "draws": 3}
-    return PVMinCqClassifier(form="label", **given).fit_domains(task.source, task.source_labels, task.target)
+    return PVMinCqClassifier(**given).fit_domains(task.source, task.source_labels, task.target)
 
 
 @pytest.fixture(autouse=True)
@@ -67,7 +67,7 @@ def test_errors_say_what_to_do(model):
         plot_transfer(MinCqClassifier())
     with pytest.raises(ValueError, match=r"features must be two columns in \[0, 1\]"):
         plot_transfer(model, features=(0, 2))
-    given = PVMinCqClassifier(form="label", radius=0.6, margin=0.2, gamma=2.0)
+    given = PVMinCqClassifier(radius=0.6, margin=0.2, gamma=2.0)
     given.fit_domains(model.source_, model.source_labels_, model.target_)
     with pytest.raises(ValueError, match=r"no criterion to draw.*Leave one of them out"):
         plot_criterion(given)

@@ -13,7 +13,7 @@ import pytest
 
 import pvmincq_jax as pvm
 from pvmincq_jax.datasets import moons_task
-from pvmincq_jax.estimators import MinCqClassifier, PVMinCqClassifier
+from pvmincq_jax.estimators import MinCqClassifier, PVTransportClassifier
 
 NAMES = np.array(["ash", "beech", "cedar"])
 
@@ -161,7 +161,7 @@ def test_a_committee_of_one_is_that_vote_with_all_its_figures(committee_fit):
 
 
 def test_the_classifier_s_committee(moons):
-    model = PVMinCqClassifier(draws=8).fit_domains(*moons[:3])
+    model = PVTransportClassifier(draws=8).fit_domains(*moons[:3])
     assert model.mu_max_ is None
     check_estimator_figures(model)
     check_model(model.model_, moved_points(model.pairs_, model.source_, model.target_))
@@ -181,7 +181,7 @@ def three_classes(seed, shift=0.0, count=45):
 def test_figures_and_votes_of_three_classes(part):
     source, names = three_classes(0)
     target, _ = three_classes(1, shift=0.4)
-    model = PVMinCqClassifier(radius=[0.8, 1.2], margin=[0.1, 0.4], gamma=[0.5, 2.0], draws=4, part=part)
+    model = PVTransportClassifier(radius=[0.8, 1.2], margin=[0.1, 0.4], gamma=[0.5, 2.0], draws=4, part=part)
     model.fit_domains(source, names, target)
     check_model(model.model_, moved_points(model.pairs_, source, target))
     check_estimator_figures(model)
@@ -386,7 +386,7 @@ def test_a_map_without_a_matching_has_no_radius(moons):
     still = pvm.pv_transport_mincq(*moons[:3], identity=True, **given)
     assert (float(still.radius), float(still.pv), len(still.pairs.source)) == (0.0, 1.0, 0)
     check_model(still, moons.source)
-    with pytest.raises(ValueError, match="radius must be None or 0 where identity is True; it is 0.5"):
+    with pytest.raises(ValueError, match="radius must be None or 0 where identity is True"):
         pvm.pv_transport_mincq(*moons[:3], radius=0.5, identity=True, **given)
     for radius in (None, 0.0):
         with pytest.raises(ValueError, match="radius must be"):
