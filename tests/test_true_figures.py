@@ -13,7 +13,7 @@ import pytest
 
 import pvmincq_jax as pvm
 from pvmincq_jax.datasets import moons_task
-from pvmincq_jax.estimators import MinCqClassifier, PVTransportClassifier
+from pvmincq_jax.estimators import MinCqClassifier, PVMinCqClassifier, PVTransportClassifier
 
 NAMES = np.array(["ash", "beech", "cedar"])
 
@@ -391,3 +391,89 @@ def test_a_map_without_a_matching_has_no_radius(moons):
     for radius in (None, 0.0):
         with pytest.raises(ValueError, match="radius must be"):
             pvm.pv_transport_mincq(*moons[:3], radius=radius, **given)
+
+
+# What criteria and checks are told.
+
+
+def test_a_criterion_of_one_s_own_is_told_the_pv_that_is_there():
+    source, names = three_classes(0)
+    target, _ = three_classes(1, shift=0.4)
+    given = {"radius": [0.6, 1.2], "margin": 0.3, "gamma": 1.0, "draws": 2}
+    expected = [pvm.perturbed_variation(source, target, radius) for radius in (0.6, 1.2)]
+    told = []
+
+    def criterion(sweep):
+        told.append(np.array(sweep.pv))
+        return sweep.c_bound + sweep.pv[:, None, None]
+
+    for classifier in (
+        PVMinCqClassifier(**given, criterion=criterion),
+        PVTransportClassifier(**given, criterion=criterion),
+    ):
+        told.clear()
+        classifier.fit_domains(source, names, target)
+        assert len(told) == 3
+        np.testing.assert_allclose(told, [expected] * 3)
+
+
+@pytest.mark.parametrize("name", ["rs_pv", "rs_pv_cbound", "rs_pv_risk", "label_criterion"])
+def test_pv_counts_once_whatever_the_number_of_classes(name):
+    """Half the sum over the classes of what a criterion has without PV, and PV."""
+    source, names = three_classes(0)
+    target, _ = three_classes(1, shift=0.4)
+    given = {"radius": [0.6, 1.2], "margin": 0.3, "gamma": 1.0, "draws": 2, "folds": 2}
+    model = PVMinCqClassifier(**given, criterion=name).fit_domains(source, names, target)
+    bare = [getattr(pvm, name)(grid._replace(pv=np.zeros(2))) for grid in model.sweep_]
+    expected = np.sum(bare, axis=0) / 2 + model.sweep_[0].pv[:, None, None]
+    np.testing.assert_allclose(model.criterion_, expected, atol=1e-12)
+
+
+def test_self_labels_may_all_be_of_one_class():
+    """+1 where matched and 0 elsewhere; 0 and 1 of points that count are still taken for another coding."""
+    votes, labels = np.array([[1.0, 0.2], [0.5, 1.0], [0.3, 0.1]]), np.array([1.0, 1.0, 0.0])
+    weights = np.array([1.0, 1.0, 0.0])
+    found = pvm.mincq(votes, labels, 0.3, sample_weights=weights)
+    assert int(found.status) == pvm.Status.SOLVED
+    first, second = (weights * labels / 2) @ votes @ found.weights, weights / 2 @ (votes @ found.weights) ** 2
+    assert float(first) == pytest.approx(0.3, rel=1e-6)
+    assert float(pvm.c_bound(votes, labels, found.weights, sample_weights=weights)) == pytest.approx(
+        float(1 - first**2 / second), abs=1e-9
+    )
+    assert float(pvm.max_margin(votes, labels, sample_weights=weights)) == pytest.approx(0.675)
+    for call in (pvm.max_margin, lambda *arguments: pvm.gibbs_risk(*arguments, np.array([0.5, 0.5]))):
+        with pytest.raises(ValueError, match=r"labels are all 0 or 1.*give 2 \* labels - 1"):
+            call(votes, labels)
+
+
+# Words in place of tracebacks, and of pages of numbers.
+
+
+def test_a_class_of_one_point_is_named():
+    x, y = np.arange(12.0).reshape(6, 2), np.array([1, -1, -1, -1, -1, -1])
+    for fit in (pvm.fit_validated, pvm.sweep):
+        with pytest.raises(
+            ValueError, match="folds need at least 2 points of each class and sample; the smallest has 1"
+        ):
+            fit(x, y, x + 0.1, radii=[1.0], margins=[0.5], gammas=[1.0], folds=2)
+
+
+@pytest.mark.parametrize("rank", [3.5, "all", 0, 9])
+def test_a_rank_is_an_integer(rank):
+    votes, labels = np.eye(4) + 0.1, np.array([1.0, -1.0, 1.0, 1.0])
+    for call in (lambda: pvm.mincq(votes, labels, 0.01, rank=rank), lambda: pvm.vote_factor(votes, rank=rank)):
+        with pytest.raises(ValueError, match="rank must be"):
+            call()
+    # A rank is a shape, and no traced value.
+    with pytest.raises(ValueError, match="rank must be an integer"):
+        jax.jit(lambda rank: pvm.vote_factor(votes, rank=rank).left)(3)
+
+
+def test_fits_and_grids_are_printed_in_a_few_lines(committee_fit, moons):
+    label = pvm.fit_validated(*moons[:3], radii=[0.4, 0.6], margins=[0.5], gammas=[2.0], folds=2, draws=2)
+    for fit in (committee_fit, label):
+        for thing, most in ((fit, 3000), (fit.sweep, 1500), (fit.choice, 500), (fit.model, 1000)):
+            assert repr(thing).startswith(f"{type(thing).__name__}(")
+            assert len(repr(thing)) < most
+        assert f"radius={fit.choice.radius!r}" in repr(fit)
+    assert f"scores=float64{list(committee_fit.choice.scores.shape)}" in repr(committee_fit.choice)

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pvmincq_jax._types import MarginUnit
+from pvmincq_jax._types import MarginUnit, brief
 from pvmincq_jax.adaptation.labelled import Sweep
 from pvmincq_jax.adaptation.moved_grid import TransportSweep
 
@@ -41,6 +41,8 @@ class Choice(NamedTuple):
     scores: np.ndarray
     own_scale: bool = False
     identity: bool = False
+
+    __repr__ = brief
 
 
 def least(scores: np.ndarray) -> np.ndarray:

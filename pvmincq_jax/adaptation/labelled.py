@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pvmincq_jax._threads import one_blas_thread
-from pvmincq_jax._types import MarginUnit, Status
+from pvmincq_jax._types import MarginUnit, Status, brief
 from pvmincq_jax.adaptation.classes import as_heavy, lanes_ahead
 from pvmincq_jax.adaptation.coarse_grid import VoteBlocks, is_large, solve_coarsely
 from pvmincq_jax.adaptation.grid import Figures, solve_grid
@@ -80,6 +80,8 @@ class Sweep(NamedTuple):
     target: np.ndarray
     voter_mask: np.ndarray
     accuracy: float
+
+    __repr__ = brief
 
 
 class LabelledGrid(NamedTuple):

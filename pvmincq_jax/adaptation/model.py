@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from pvmincq_jax._checks import is_traced
-from pvmincq_jax._types import ArrayLike
+from pvmincq_jax._types import ArrayLike, brief
 from pvmincq_jax.matching.matching import ExpectedMatching
 from pvmincq_jax.matching.selflabel import SelfLabels
 from pvmincq_jax.voting.cbound import vote_margin
@@ -70,6 +70,8 @@ class PVMinCq(NamedTuple):
     label_weights: ArrayLike
     pairs: ExpectedMatching
     classes: ClassNames | None = None
+
+    __repr__ = brief
 
     @property
     def centers(self) -> ArrayLike | None:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pvmincq_jax._threads import core_count, one_blas_thread
-from pvmincq_jax._types import MarginUnit
+from pvmincq_jax._types import MarginUnit, brief
 from pvmincq_jax.adaptation.classes import as_heavy, lanes_ahead
 from pvmincq_jax.adaptation.coarse_grid import VoteBlocks, is_large, solve_coarsely
 from pvmincq_jax.adaptation.grid import Figures, solve_grid
@@ -53,7 +53,6 @@ class TransportSweep(NamedTuple):
       voter_mask: which voters take part ``[r, n]``.
       accuracy: the largest KKT residual that counts as solved, as in `pvmincq_jax.Sweep`.
       ratio: the share of +1 that the target is taken to have; None for that of ``source_labels``.
-      classes: of how many classes +1 is one, against the rest.
     """
 
     radii: np.ndarray
@@ -75,7 +74,8 @@ class TransportSweep(NamedTuple):
     voter_mask: np.ndarray
     accuracy: float
     ratio: float | None = None
-    classes: int = 2
+
+    __repr__ = brief
 
     @property
     def self_labels(self) -> tuple[SelfLabels, ...]:

@@ -8,7 +8,7 @@ import numpy as np
 
 from pvmincq_jax._checks import check_callable, check_list
 from pvmincq_jax._progress import Progress
-from pvmincq_jax._types import ArrayLike, MarginUnit, RadiusUnit
+from pvmincq_jax._types import ArrayLike, MarginUnit, RadiusUnit, brief
 from pvmincq_jax.adaptation.choice import Choice, choose
 from pvmincq_jax.adaptation.committee import PART, committee
 from pvmincq_jax.adaptation.criteria import Criterion, label_criterion
@@ -40,6 +40,8 @@ class ValidatedFit(NamedTuple):
     model: PVMinCq
     choice: Choice
     sweep: Sweep
+
+    __repr__ = brief
 
 
 def fit_validated(
@@ -121,6 +123,8 @@ class ValidatedTransport(NamedTuple):
     model: PVMinCq
     choice: Choice
     sweep: TransportSweep
+
+    __repr__ = brief
 
     @property
     def adapted(self) -> bool:
