@@ -5,8 +5,8 @@
   python -m experiments.real_shifts --methods PV-Transport SVM
   python -m experiments.real_shifts --study                the tasks that the rules were settled on
 
-"PV-Transport" is the library's default, `pvmincq_jax.fit_transport_validated`, what `PVMinCqClassifier` does without
-arguments. Of the same grid, "its best point" is the choice without the committee, "its grid, not adapted" the votes
+"PV-Transport" is the library's default, `pvmincq_jax.fit_transport_validated`, what `PVTransportClassifier` does as it
+comes. Of the same grid, "its best point" is the choice without the committee, "its grid, not adapted" the votes
 learnt on the source where it is, chosen by the same criterion, and "its grid, best in hindsight" the point of highest
 accuracy on the test sample, which nobody can choose: what is left to gain. "ratio estimated" is the default with
 the target's class ratio scanned for; it takes five times as long and is left out unless it is asked for. The others

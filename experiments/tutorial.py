@@ -126,12 +126,12 @@ print(f"d C-bound / d margin = {float(slope[1]):+.5f}")
 
 # %% [markdown]
 # ## 8. The same in scikit-learn
-# `PVMinCqClassifier(form="label")` is steps 2 to 6 behind `fit`, with labels of any kind, for pipelines and searches,
+# `PVMinCqClassifier` is steps 2 to 6 behind `fit`, with labels of any kind, for pipelines and searches,
 # scikit-learn's and skada's; without arguments it moves the source points instead. A scorer applies R_S + PV to any
 # other estimator, too; here to the classifier itself, on the sample that it has learnt from.
 
 # %%
-classifier = PVMinCqClassifier(form="label", random_state=seed).fit_domains(source, labels, target)
+classifier = PVMinCqClassifier(random_state=seed).fit_domains(source, labels, target)
 x, y = np.concatenate([source, target]), np.concatenate([labels, np.zeros(len(target))])
 domain = np.repeat([1, -1], [len(source), len(target)])
 score = RsPvScorer()(classifier, x, y, sample_domain=domain)

@@ -18,10 +18,10 @@ MAY = {
     "adaptation": {"voting", "matching"},
     "bounds": {"voting", "matching"},
     "baselines": {"voting", "matching", "adaptation"},
-    "faces": {"voting", "matching", "adaptation", "_sklearn", "_one_domain"},
+    "faces": {"voting", "matching", "adaptation", "_sklearn", "_one_domain", "_two_domains"},
     "shared": set(),
 }
-FACES = {"estimators", "scorers", "plots", "_sklearn", "_one_domain"}
+FACES = {"estimators", "scorers", "plots", "_sklearn", "_one_domain", "_two_domains"}
 
 
 def imported(path):

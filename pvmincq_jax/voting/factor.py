@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pvmincq_jax._checks import check_points, check_positive, check_sample_weights, is_traced
+from pvmincq_jax._checks import check_count, check_points, check_positive, check_sample_weights, is_traced
 from pvmincq_jax._types import Array, ArrayLike
 from pvmincq_jax.voting.linalg import orthonormal_columns, thin_svd
 
@@ -144,7 +144,7 @@ def vote_factor(
     if tolerance is not None:
         check_positive("tolerance", tolerance)
     smaller = min(np.shape(votes))
-    if rank is not None and not 1 <= rank <= smaller:
+    if rank is not None and not 1 <= check_count("rank", rank, 1) <= smaller:
         raise ValueError(f"rank must be in [1, {smaller}], the smaller side of the votes; it is {rank}")
     dtype = floating_dtype(votes)
     if is_traced(votes, sample_weights):

@@ -68,7 +68,7 @@ def _check(
     """Raises on what can be seen before tracing; returns votes and labels in one floating dtype."""
     check_points("votes", votes)
     count, voters = np.shape(votes)
-    check_labels("labels", labels, count, soft=True)
+    check_labels("labels", labels, count, soft=True, sample_weights=sample_weights)
     check_sample_weights("sample_weights", sample_weights, count)
     if voter_mask is not None:
         check_length("voter_mask", voter_mask, voters, "voter")
