@@ -46,7 +46,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--form", choices=["label", "transport"], default="label")
     parser.add_argument("--task", default="50", help="degrees of rotation, or translation (default 50)")
     parser.add_argument("--per-class", type=int, default=150, help="points of a class in each domain (default 150)")
-    parser.add_argument("--exact", action="store_true", help="solve the whole grid to 1e-7, on the devices")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args(arguments)
     jax.config.update("jax_num_cpu_devices", options.devices)
@@ -55,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     task = moons_task(options.task, options.seed, per_class=options.per_class)
     learn = pvm.fit_validated if options.form == "label" else pvm.fit_transport_validated
     start = time.perf_counter()
-    given = {"exact": options.exact, "seed": options.seed, "mesh": mesh, "progress": False}
+    given = {"seed": options.seed, "mesh": mesh, "progress": False}
     found = learn(task.source, task.source_labels, task.target, **given)
     seconds = time.perf_counter() - start
     if jax.process_index() == 0:

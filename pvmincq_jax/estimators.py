@@ -166,9 +166,7 @@ class PVMinCqClassifier(AdaptedClassifier):
         radii = self._radii(task, PV_LEVELS, "pv")
         draws, seed = draw_count(self.draws, 16, len(task.target)), seed_of(self.random_state)
         folds = fold_count(self.folds, task.labels, margins.size * gammas.size * radii.size)
-        options = GridOptions(
-            gammas, margins, self.margin_unit, self.voters, self.most_voters, folds, draws, seed, exact=False
-        )
+        options = GridOptions(gammas, margins, self.margin_unit, self.voters, self.most_voters, folds, draws, seed)
         sweep = label_grid(task.source, task.labels, task.target, radii, self.centers, self.metric, options)
         return self._named(task, *self._chosen(sweep, task.labels, criterion))
 
@@ -288,9 +286,7 @@ class PVTransportClassifier(AdaptedClassifier):
         }
         judged: Any = {"criterion": criterion, "ratio": self.ratio, "part": self.part}
         if task.labels.ndim == 2:
-            options = GridOptions(
-                gammas, margins, self.margin_unit, self.voters, self.most_voters, seed=seed, exact=False
-            )
+            options = GridOptions(gammas, margins, self.margin_unit, self.voters, self.most_voters, seed=seed)
             learnt = fit_transport_classes(*task[:3], Moves(radii, **maps), options, names=self.classes_, **judged)
         else:
             learnt = fit_transport_validated(

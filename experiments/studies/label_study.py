@@ -75,7 +75,7 @@ def look(shift: Shift | Species, seed: int = 3) -> dict[str, float]:
         data = drawn_task(shift.source_size, shift.target_size, shift.seed)
     else:
         data = shifted_task(shift)
-    sweep = pvm.sweep(data.source, data.source_labels, data.target, draws=16, seed=seed, exact=False, progress=False)
+    sweep = pvm.sweep(data.source, data.source_labels, data.target, draws=16, seed=seed, progress=False)
     accuracy = np.mean(pvm.values_at(sweep, data.test) * data.test_labels > 0, axis=-1)
     return chosen_by(RULES, sweep, accuracy)
 

@@ -27,7 +27,7 @@ __all__: list[str] = []
 _WITH_PV = (rs_pv, rs_pv_cbound, rs_pv_risk, label_criterion)
 # The fields of a `Sweep` that count radii along their second axis, after the folds, and those without radii.
 _PER_FOLD = ("source_risk", "fold_matched", "fold_status", "fold_kkt_residual")
-_WITHOUT_RADII = ("gammas", "margins", "margin_unit", "source_labels", "target", "accuracy")
+_WITHOUT_RADII = ("gammas", "margins", "margin_unit", "source_labels", "target")
 
 
 def by_class(sweep: Sweep, labels: np.ndarray) -> tuple[Sweep, ...]:

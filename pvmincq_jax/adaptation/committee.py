@@ -34,7 +34,7 @@ def committee(sweep: Any, scores: np.ndarray, part: float = PART) -> PVMinCq:
     seat: where one map is right and all others are wrong, they would outvote it. Nor have votes that are adapted where
     the best one is not, or the other way round.
 
-    Not in the paper. In a grid that was solved coarsely the votes are those of the grid.
+    Not in the paper.
 
     Args:
       sweep: a `pvmincq_jax.Sweep` or a `pvmincq_jax.TransportSweep`, or those of each class.

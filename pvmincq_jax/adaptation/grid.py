@@ -1,47 +1,65 @@
-"""The one engine: MinCq over many problems on the same points and voters, for all grids of the package.
+"""The engine: MinCq on many samples, at several margins each, for all grids of the package.
 
-A grid is a lane for each fold and radius, solved at several margins; a sweep calls the engine once for each gamma.
-Lanes go over threads, one for each core, or over the devices of a mesh. The engine returns weights; values at other
-points and risks are products of weights and votes, which the callers take. Shapes and factors are those of
-`pvmincq_jax.adaptation.lanes`.
+A grid is a problem for each fold, radius, gamma and class, solved at all margins. On the host each problem becomes a
+small sample with the same moments (`pvmincq_jax.voting.moments`), without the voters that take no part; problems are
+then filled up to a few shapes, and the program of `pvmincq_jax.mincq` is mapped over them: by threads, one for a core,
+or over the devices of a mesh. Filling up, with voters that are masked and rows of zeros, changes nothing in the result.
 """
 
 import contextlib
 import functools
 import threading
-from collections.abc import Callable, Generator
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple, cast
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
 from pvmincq_jax._threads import core_count, one_blas_thread
 from pvmincq_jax._types import Array, MarginUnit, Status, precision
-from pvmincq_jax.adaptation.lanes import Lanes, LaneVoters, lane_voters, side_by_side
-from pvmincq_jax.voting.factor import VoteFactor
-from pvmincq_jax.voting.program import normalised, solve_mincq
+from pvmincq_jax.voting.families import read_votes
+from pvmincq_jax.voting.moments import Part, SmallSample, from_moments, from_votes, moments
+from pvmincq_jax.voting.program import SMALL_MARGIN, Solver, Steps, solve_mincq
 
 __all__: list[str] = []
 
-# Up to this fraction of mu_max masked voters cost digits; see `pvmincq_jax.voting.mincq.solve_mincq`.
-_SMALL_MARGIN = 1e-3
-# Lanes of one call, one after the other, on each device: a call has its price, and the devices of a mesh wait for each
-# other after each. One that fills up costs next to nothing.
-_LANES = 3
-# Calls that each thread has to have at least, or they take one lane each: else some would end long before the others.
-_CALLS = 8
+# Numbers in a block of votes, 32 MB; and in all votes together, up to which they are computed once and kept.
+_BLOCK, _KEPT = 1 << 22, 1 << 25
+# Programs that a grid compiles at most, and about how long one takes, in seconds.
+_PROGRAMS, _COMPILING = 4, 1.0
+# Ranks of programs by rank; larger ones double.
+_RANKS = (32, 64, 128)
+# Rows that a dense program has beyond its voters: a small sample has one more than voters at most.
+_SPARE = 8
+# Numbers of small samples that are kept at a time, 256 MB, and on an accelerator, which solves them side by side, 1 GB.
+_SAMPLES, _BATCH = 1 << 25, 1 << 27
+
+
+class Problems(NamedTuple):
+    """Samples of as many points and voters each, one a row.
+
+    Attributes:
+      labels: of the learning points ``[L, m]``, in [-1, 1].
+      weights: ``[L, m]``, 0 for a point that is not learnt from.
+      mask: which voters take part ``[L, n]``.
+    """
+
+    labels: np.ndarray
+    weights: np.ndarray
+    mask: np.ndarray
 
 
 class Figures(NamedTuple):
-    """What each lane gives at each margin.
+    """What each problem gives at each margin.
 
     Attributes:
       weights: of the votes ``[L, k, n]``; NaN unless solved.
       status: `pvmincq_jax.Status` codes ``[L, k]``.
       kkt_residual: ``[L, k]``.
       c_bound: on the learning points ``[L, k]``.
-      mu_max: the largest margins ``[L]``; NaN for a lane without a learning point.
+      mu_max: the largest margins ``[L]``; NaN for a problem without a learning point.
     """
 
     weights: np.ndarray
@@ -51,184 +69,327 @@ class Figures(NamedTuple):
     mu_max: np.ndarray
 
 
-def _program(
-    turn: bool,
-    votes: Array,
-    left: Array,
-    right: Array,
-    labels: Array,
-    weights: Array,
-    mask: Array,
-    margins: Array,
-) -> tuple[Array, ...]:
-    """Solves lane after lane; the margins of a lane go side by side. Votes and factor come with an axis of length 1."""
-    factor = VoteFactor(left[0], right[0])
+class VoteBlocks:
+    """The votes of a family, some points at a time."""
 
-    def one_lane(lane: tuple[Array, Array, Array, Array]) -> tuple[Array, ...]:
-        labels, weights, mask, margins = lane
-        shares = normalised(weights, len(labels), votes.dtype)
-        found = jax.vmap(
-            lambda mu: solve_mincq(votes[0], labels, mu, shares, mask, factor, "interior_point", "sure", turn)
-        )(margins)
-        return found.weights, found.status, found.kkt_residual, found.c_bound
+    def __init__(self, family: Any, points: Any) -> None:
+        """Keeps the votes if they are few, else computes them whenever they are asked for."""
+        self._family, self._views = family, points if isinstance(points, list | tuple) else None
+        self._points = points
+        self._count = len(points if self._views is None else self._views[0])
+        first = self._read(slice(0, 1))
+        self.voters, self.dtype = first.shape[1], first.dtype
+        self._rows = max(1, _BLOCK // self.voters)
+        self._kept = list(self._computed()) if self._count * self.voters <= _KEPT else None
 
-    return jax.lax.map(one_lane, (labels, weights, mask, margins))
+    def _read(self, part: slice) -> np.ndarray:
+        points = self._points[part] if self._views is None else [view[part] for view in self._views]
+        return read_votes(self._family, points)
+
+    def _computed(self) -> Iterator[tuple[slice, np.ndarray]]:
+        for start in range(0, self._count, self._rows):
+            part = slice(start, start + self._rows)
+            yield part, self._read(part)
+
+    def __iter__(self) -> Iterator[tuple[slice, np.ndarray]]:
+        """Which points, and their votes."""
+        return self._computed() if self._kept is None else iter(self._kept)
+
+    def values(self, weights: np.ndarray) -> np.ndarray:
+        """The votes of weights ``[..., n]`` on all points ``[..., m]``."""
+        return np.concatenate([weights @ votes.T for _, votes in self], axis=-1)
 
 
-@functools.cache
-def _compiled(turn: bool, mesh: jax.sharding.Mesh | None, own: bool) -> Callable[..., Any]:
-    """The program, over the first axis of a mesh if there is one; own: every device has votes of its own."""
-    program = functools.partial(_program, turn)
+class _Problem(NamedTuple):
+    """A problem as the program takes it, before it is filled up."""
+
+    sample: SmallSample  # of the voters that take part
+    voters: np.ndarray  # which these are
+    margins: np.ndarray  # mu [k]
+    steps: Steps
+
+
+def ladder_size(size: int) -> int:
+    """The next number of voters for which programs are compiled.
+
+    Example:
+      >>> [ladder_size(size) for size in (10, 64, 65, 200, 300, 1000, 1100)]
+      [64, 64, 128, 256, 320, 1024, 1280]
+    """
+    step = max(64, 1 << max(int(size - 1).bit_length() - 3, 0))
+    return -(-size // step) * step
+
+
+class _Shape(NamedTuple):
+    """The voters and rows of a compiled program, and its steps, which are dense where quick ones have many rows."""
+
+    voters: int
+    rows: int
+    steps: Steps
+
+    @property
+    def seconds(self) -> float:
+        """About how long one margin takes."""
+        n, r, steps = self
+        if steps == "quick" and 2 * r > n:
+            return 11 * (n**3 / 3 + 20 * n * r) / 8e9
+        return 14 * ((n * r**2 + r**3 / 3 + 20 * n * r) / 8e9 + 60e-6)
+
+
+def _shape(voters: int, rows: int, steps: Steps) -> _Shape:
+    """The smallest program that has room."""
+    size = ladder_size(voters)
+    rank = next(rank for rank in (*_RANKS, *(_RANKS[-1] << i for i in range(1, 24))) if rank >= rows)
+    return _Shape(size, size + _SPARE if 2 * rank > size else rank, steps)
+
+
+def plan_shapes(sizes: Sequence[tuple[int, int, Steps]], margins: int) -> list[_Shape]:
+    """A shape for each problem of so many voters and rows: few enough, and those of least work with their compiling.
+
+    Shapes are joined two by two, first those for which that costs least, until there are at most four, and on as long
+    as compiling one more would take longer than the work that it saves.
+
+    Example:
+      >>> [tuple(shape) for shape in plan_shapes([(300, 40, "quick"), (120, 20, "quick")], margins=5)]
+      [(320, 64, 'quick'), (320, 64, 'quick')]
+    """
+    chosen = {size: _shape(*size) for size in set(sizes)}
+    counts = Counter(chosen[size] for size in sizes)
+
+    def join(one: _Shape, other: _Shape) -> _Shape:
+        return _shape(max(one.voters, other.voters), max(one.rows, other.rows), one.steps)
+
+    def price(one: _Shape, other: _Shape) -> float:
+        apart = counts[one] * one.seconds + counts[other] * other.seconds
+        return margins * ((counts[one] + counts[other]) * join(one, other).seconds - apart)
+
+    while pairs := [(one, other) for one in counts for other in counts if one < other and one.steps == other.steps]:
+        cheapest = min(pairs, key=lambda pair: (price(*pair), pair))
+        if len(counts) <= _PROGRAMS and price(*cheapest) > _COMPILING:
+            break
+        joined = join(*cheapest)
+        number = sum(counts.pop(shape) for shape in cheapest)
+        counts[joined] += number
+        chosen = {size: joined if shape in cheapest else shape for size, shape in chosen.items()}
+    return [chosen[size] for size in sizes]
+
+
+def _program(solver: Solver, steps: Steps, rows: Array, labels: Array, mask: Array, margins: Array) -> Any:
+    """MinCq on small samples ``[p, r, n]`` at margins ``[p, k]``; rows are scaled by their shares already."""
+
+    def one(rows: Array, labels: Array, mask: Array, margins: Array) -> Any:
+        shares = jax.numpy.ones_like(labels)
+        return jax.vmap(lambda mu: solve_mincq(rows, labels, mu, shares, mask, None, solver, steps))(margins)
+
+    solution = jax.vmap(one)(rows, labels, mask, margins)
+    return solution.weights, solution.status, solution.kkt_residual, solution.c_bound, solution.mu_max
+
+
+_programs: dict[Any, Future] = {}
+_lock = threading.Lock()
+
+
+def _compiled(
+    shape: _Shape, batch: int, margins: int, solver: Solver, mesh: jax.sharding.Mesh | None, device: Any
+) -> Any:
+    """The program for a batch of problems of a shape. A thread that needs it while another compiles it waits."""
+    key = shape, batch, margins, solver, mesh, device
+    with _lock:
+        known = key in _programs
+        promise = _programs.setdefault(key, Future())
+    if not known:
+        try:
+            promise.set_result(_compile(*key))
+        except BaseException as error:
+            _programs.pop(key)
+            promise.set_exception(error)
+    return promise.result()
+
+
+def _compile(
+    shape: _Shape, batch: int, margins: int, solver: Solver, mesh: jax.sharding.Mesh | None, device: Any
+) -> Any:
+    n, r, steps = shape
+    program: Any = functools.partial(_program, solver, steps)
+    sharding = None
+    if mesh is not None:
+        split = jax.sharding.PartitionSpec(mesh.axis_names[0])
+        sharding = jax.sharding.NamedSharding(mesh, split)
+        program = jax.shard_map(program, mesh=mesh, in_specs=(split,) * 4, out_specs=split)
+    sizes = ((batch, r, n), float), ((batch, r), float), ((batch, n), bool), ((batch, margins), float)
+    with precision(np.dtype(float)), jax.default_device(device):
+        arguments = [jax.ShapeDtypeStruct(size, dtype, sharding=sharding) for size, dtype in sizes]
+        return jax.jit(program).lower(*arguments).compile()
+
+
+def _read(blocks: VoteBlocks, labels: np.ndarray, weights: np.ndarray, mask: np.ndarray) -> Iterator[Part]:
+    """The points and voters that take part, block by block."""
+    shares, voters = weights / np.sum(weights), np.flatnonzero(mask)
+    for part, votes in blocks:
+        rows = np.flatnonzero(shares[part] > 0)
+        if rows.size < len(votes):
+            votes = votes.take(rows, axis=0)
+        yield votes if voters.size == len(mask) else votes.take(voters, axis=1), labels[part][rows], shares[part][rows]
+
+
+def _small(
+    blocks: VoteBlocks, labels: np.ndarray, weights: np.ndarray, mask: np.ndarray, margins: np.ndarray,
+    unit: MarginUnit, sure: bool,
+) -> _Problem | None:  # fmt: skip
+    """A problem with its moments in few rows; None without a voter or a learning point."""
+    if not np.any(mask) or not np.any(weights > 0):
+        return None
+    parts = functools.partial(_read, blocks, labels, weights, mask)
+    second, first, square = moments(parts())
+    mu_max = float(np.mean(np.abs(first)))
+    mu = margins * mu_max if unit == "fraction" else margins
+    least = float(np.min(mu, where=(mu > 0) & (mu <= mu_max), initial=mu_max))
+    sample = None
+    if not sure and least >= SMALL_MARGIN * mu_max > 0:
+        sample = from_moments(second, first, square, least)
+    steps: Steps = "sure" if sample is None else "quick"
+    return _Problem(from_votes(parts()) if sample is None else sample, np.flatnonzero(mask), mu, steps)
+
+
+def solve_grid(
+    votes: Callable[[int], VoteBlocks],
+    problems: Problems,
+    margins: np.ndarray,
+    *,
+    unit: MarginUnit = "fraction",
+    solver: Solver = "interior_point",
+    mesh: jax.sharding.Mesh | None = None,
+    advance: Callable[[int], None] = lambda problems: None,
+) -> Figures:
+    """MinCq on every problem, at every margin, to the accuracy of `pvmincq_jax.mincq`.
+
+    Args:
+      votes: from the number of a problem to its votes on the learning points.
+      problems: L of them.
+      margins: ``[k]``.
+      unit: of the margins: "fraction" of the problem's mu_max, or "absolute".
+      solver: as in `pvmincq_jax.mincq`.
+      mesh: problems are split over its first axis; None for JAX's default device, on which threads keep all cores busy.
+      advance: told the number of problems that were just solved.
+
+    Returns: `Figures`. All is solved in float64; of votes in float32 the weights are then rounded.
+    """
+    count, voters = problems.mask.shape
+    shape = count, len(margins)
+    figures = Figures(
+        weights=np.full((*shape, voters), np.nan),
+        status=np.full(shape, int(Status.BAD_INPUT)),
+        kkt_residual=np.full(shape, np.nan),
+        c_bound=np.full(shape, np.nan),
+        mu_max=np.full(count, np.nan),
+    )
+    most = max(core_count(), _SAMPLES // voters**2)
+
+    def take(numbers: Sequence[int], sure: bool, advance: Callable[[int], None]) -> None:
+        for start in range(0, len(numbers), most):
+            some = numbers[start : start + most]
+            with ThreadPoolExecutor(core_count()) as pool:
+                small = pool.map(lambda i: _small(votes(i), *(f[i] for f in problems), margins, unit, sure), some)
+                able = {i: one for i, one in zip(some, small) if one is not None}
+                for i, fields in _solve(able, len(margins), solver, mesh, pool):
+                    weights, *others = fields
+                    for field, value in zip(figures[1:], others):
+                        field[i] = value
+                    figures.weights[i] = 0.0
+                    figures.weights[i][:, able[i].voters] = weights[:, : len(able[i].voters)]
+                    figures.weights[i][figures.status[i] != Status.SOLVED] = np.nan
+                    advance(1)
+            advance(len(some) - len(able))
+
+    with one_blas_thread():
+        take(range(count), False, advance)
+        if solver == "interior_point":
+            short = np.flatnonzero(np.any(figures.status == Status.MAX_ITERATIONS, axis=1))
+            take(short.tolist(), True, lambda problems: None)
+    dtype = votes(0).dtype
+    return Figures(*(field if name == "status" else field.astype(dtype) for name, field in figures._asdict().items()))
+
+
+def values_of(jobs: Sequence[tuple[VoteBlocks, np.ndarray]]) -> np.ndarray:
+    """`VoteBlocks.values` of many votes ``[L, k, m]``, over all cores."""
+    with one_blas_thread(), ThreadPoolExecutor(core_count()) as pool:
+        return np.stack(list(pool.map(lambda job: job[0].values(job[1]), jobs)))
+
+
+def _solve(
+    problems: dict[int, _Problem],
+    margins: int,
+    solver: Solver,
+    mesh: jax.sharding.Mesh | None,
+    pool: ThreadPoolExecutor,
+) -> Iterator[tuple[int, tuple[Any, ...]]]:
+    """The number of each problem, and what the program finds."""
+    sizes = [(len(one.voters), len(one.sample.rows), one.steps) for one in problems.values()]
+    groups: dict[_Shape, list[int]] = {}
+    for i, shape in zip(problems, plan_shapes(sizes, margins)):
+        groups.setdefault(shape, []).append(i)
+    # A caller's scope with a device of its own holds in its own thread alone.
+    device = jax.config.jax_default_device  # type: ignore[attr-defined]
+    batches = [
+        (shape, group[start : start + batch], batch)
+        for shape, group in groups.items()
+        for batch in [_batch(shape, len(group), mesh)]
+        for start in range(0, len(group), batch)
+    ]
+    # On a mesh all processes make the same calls in the same order.
+    turns: Any = contextlib.nullcontext() if mesh is None else threading.Lock()
+
+    def run(job: tuple[_Shape, list[int], int]) -> list[tuple[int, tuple[Any, ...]]]:
+        shape, group, batch = job
+        program = _compiled(shape, batch, margins, solver, mesh, device)
+        arguments = _filled([problems[i] for i in group], shape, batch, margins)
+        with precision(np.dtype(float)), jax.default_device(device), turns:
+            fields = _fetch(program(*_put(arguments, mesh)), mesh)
+        weights, status, residual, c_bound, mu_max = fields
+        return [(i, (weights[p], status[p], residual[p], c_bound[p], mu_max[p, 0])) for p, i in enumerate(group)]
+
+    # Large ones first, so that no thread is left alone with one.
+    batches.sort(key=lambda job: -job[0].seconds)
+    for found in pool.map(run, batches) if mesh is None else map(run, batches):
+        yield from found
+
+
+def _batch(shape: _Shape, count: int, mesh: jax.sharding.Mesh | None) -> int:
+    """Problems of one call: one on a CPU, where threads take turns; as many as memory allows elsewhere."""
+    devices = 1 if mesh is None else mesh.shape[mesh.axis_names[0]]
+    platform = jax.default_backend() if mesh is None else mesh.devices.flat[0].platform
+    if platform == "cpu":
+        return devices
+    each = max(1, min(-(-count // devices), _BATCH // (shape.voters * (shape.voters + shape.rows))))
+    return devices * each
+
+
+def _filled(problems: list[_Problem], shape: _Shape, batch: int, margins: int) -> tuple[np.ndarray, ...]:
+    """Rows, labels, masks and margins of a batch, filled up with zeros; a problem that fills up has no voter."""
+    n, r, _ = shape
+    rows, labels = np.zeros((batch, r, n)), np.zeros((batch, r))
+    mask, mu = np.zeros((batch, n), bool), np.ones((batch, margins))
+    for p, one in enumerate(problems):
+        count, voters = one.sample.rows.shape
+        rows[p, :count, :voters], labels[p, :count], mask[p, :voters], mu[p] = *one.sample, True, one.margins
+    return rows, labels, mask, mu
+
+
+def _put(arrays: tuple[np.ndarray, ...], mesh: jax.sharding.Mesh | None) -> tuple[Any, ...]:
+    """Arrays as they are, or split over the devices of a mesh, in whichever process."""
     if mesh is None:
-        return jax.jit(program)
-    split, whole = jax.sharding.PartitionSpec(mesh.axis_names[0]), jax.sharding.PartitionSpec()
-    voters = split if own else whole
-    return jax.jit(jax.shard_map(program, mesh=mesh, in_specs=(voters,) * 3 + (split,) * 4, out_specs=split))
-
-
-def _put(arrays: tuple[np.ndarray, ...], mesh: jax.sharding.Mesh | None, split: bool) -> tuple[Any, ...]:
-    """Arrays on the default device, or split over the devices of a mesh or whole on each, in whichever process."""
-    if mesh is None:
-        return arrays if split else jax.device_put(arrays)  # small ones need no call of their own
-    spec = jax.sharding.PartitionSpec(mesh.axis_names[0]) if split else jax.sharding.PartitionSpec()
-    sharding = jax.sharding.NamedSharding(mesh, spec)
+        return arrays
+    sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(mesh.axis_names[0]))
     return tuple(
         jax.make_array_from_callback(array.shape, sharding, lambda index, array=array: array[index])  # type: ignore[misc]
         for array in arrays
     )
 
 
-def _fetch(found: Any, mesh: jax.sharding.Mesh | None) -> tuple[np.ndarray, ...]:
+def _fetch(fields: Any, mesh: jax.sharding.Mesh | None) -> tuple[np.ndarray, ...]:
     """Results as NumPy arrays, from all processes if there are several."""
     if mesh is not None and jax.process_count() > 1:
         from jax.experimental import multihost_utils
 
-        return multihost_utils.process_allgather(found, tiled=True)
-    return jax.device_get(found)
-
-
-_compiling = threading.Lock()
-_compiled_for: set[Any] = set()
-
-
-def _run(turn: bool, mesh: jax.sharding.Mesh | None, own: bool, arguments: tuple[Any, ...]) -> Any:
-    """What the program returns, once it is there. A thread that needs it while another compiles it waits."""
-    key = turn, mesh, own, arguments[0].dtype, *(part.shape for part in arguments)
-    with contextlib.nullcontext() if key in _compiled_for else _compiling:
-        found = _compiled(turn, mesh, own)(*arguments)
-        _compiled_for.add(key)
-    return jax.block_until_ready(found)
-
-
-def _chunks(total: int, devices: int, lanes: int) -> list[np.ndarray]:
-    """Lane numbers of each call, those of the first device first; -1 where a call is filled up.
-
-    Example:
-      >>> _chunks(5, 2, 2)
-      [array([0, 2, 1, 3]), array([ 4, -1, -1, -1])]
-    """
-    size = devices * lanes
-    numbers = np.arange(-(-total // size) * size)
-    numbers[total:] = -1
-    return list(numbers.reshape(-1, lanes, devices).swapaxes(1, 2).reshape(-1, size))
-
-
-def solve_grid(
-    votes: np.ndarray | Callable[[int], np.ndarray],
-    lanes: Lanes,
-    margins: np.ndarray,
-    *,
-    unit: MarginUnit = "fraction",
-    mesh: jax.sharding.Mesh | None = None,
-    advance: Callable[[int], None] = lambda lanes: None,
-) -> Figures:
-    """MinCq on every lane, at every margin.
-
-    Args:
-      votes: of the learning points ``[m, n]``, in float32 or float64; or a function from the number of a lane to its
-        own votes, all of one shape.
-      lanes: L of them.
-      margins: ``[k]``, or ``[L, k]`` with the margins of each lane.
-      unit: of the margins: "fraction" of the lane's mu_max, or "absolute".
-      mesh: lanes are split over its first axis; None for one device, on which all cores are kept busy.
-      advance: told the number of lanes that were just solved.
-
-    Returns: `Figures`, in the votes' precision.
-    """
-    wanted = np.broadcast_to(np.asarray(margins, float), (len(lanes.labels), np.shape(margins)[-1]))
-    with one_blas_thread():
-        figures = _solve_lanes(votes, lanes, wanted, unit, mesh, advance, sure=False)
-        # A factor that is enough as a rule was not for these.
-        short = np.flatnonzero(np.any(figures.status == Status.MAX_ITERATIONS, axis=1))
-        if short.size:
-            own: Any = (lambda lane: votes(int(short[lane]))) if callable(votes) else votes
-            again = _solve_lanes(own, lanes.part(short), wanted[short], unit, mesh, lambda lanes: None, sure=True)
-            for field, better in zip(figures, again):
-                field[short] = better
-    return figures
-
-
-def _solve_lanes(
-    votes: np.ndarray | Callable[[int], np.ndarray],
-    lanes: Lanes,
-    margins: np.ndarray,
-    unit: MarginUnit,
-    mesh: jax.sharding.Mesh | None,
-    advance: Callable[[int], None],
-    sure: bool,
-) -> Figures:
-    """`solve_grid` at margins ``[L, k]``; sure: with a factor that is enough in any case."""
-    own, votes_of = callable(votes), cast(Any, votes)
-    count = len(lanes.labels)
-    devices = 1 if mesh is None else mesh.shape[mesh.axis_names[0]]
-    threads = min(core_count(), count) if mesh is None else 2
-    few = count < _LANES * _CALLS * threads if mesh is None else count <= devices
-    chunks = _chunks(count, devices, 1 if own or few else _LANES)
-    wide = lanes.padded()
-    shared = None if own else lane_voters(votes_of, lanes, margins, unit, sure)
-
-    def voters_of(numbers: np.ndarray) -> LaneVoters:
-        if shared is not None:
-            return shared._replace(margins=shared.margins[numbers], mu_max=shared.mu_max[numbers])
-        own_lanes = {
-            i: lane_voters(votes_of(i), lanes.part([i]), margins[[i]], unit, sure) for i in np.unique(numbers % count)
-        }
-        return side_by_side([own_lanes[i] for i in numbers % count])
-
-    # A caller's scope with a device of its own holds in its own thread alone.
-    device = jax.config.jax_default_device  # type: ignore[attr-defined]
-    # On a mesh calls take turns: while one is at work, the next one is made ready.
-    turns: Any = contextlib.nullcontext() if mesh is None else threading.Lock()
-
-    def solve(numbers: np.ndarray) -> tuple[Any, ...]:
-        """What the program finds on these lanes, and their mu_max."""
-        voters = voters_of(numbers)
-        problems = _problems(wide.part(numbers), voters, numbers)
-        known = ~np.isnan(voters.mu_max)
-        turn = bool(np.any(np.min(voters.margins, axis=1)[known] <= _SMALL_MARGIN * voters.mu_max[known]))
-        with precision(voters.votes.dtype), jax.default_device(device):
-            arguments = (_put(voters[:3], mesh, True) if own else shared_there) + _put(problems, mesh, True)
-            with turns:
-                return _run(turn, mesh, own, arguments), voters.mu_max
-
-    found = []
-    dtype = margins.dtype if shared is None else shared.votes.dtype
-    with precision(dtype), ThreadPoolExecutor(threads) as pool:
-        shared_there = () if shared is None else _put(shared[:3], mesh, False)
-        # Closed when `advance` raises: lanes that nobody has begun are then left alone.
-        with contextlib.closing(cast(Generator, pool.map(solve, chunks))) as results:
-            for numbers, one in zip(chunks, results):
-                found.append(one)
-                advance(int(np.sum(numbers >= 0)))
-        fetched = [(*_fetch(figures, mesh), mu_max) for figures, mu_max in found]
-    order = np.argsort(np.concatenate(chunks), kind="stable")[-count:]
-    solved, *others = (np.concatenate(fields)[order] for fields in zip(*fetched))
-    return Figures(solved[..., : lanes.mask.shape[1]], *others)
-
-
-def _problems(lanes: Lanes, voters: LaneVoters, numbers: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Labels, weights, masks and margins of lanes of the size of the votes; a number -1 fills up."""
-    # A lane that fills up has no learning point, and nothing to solve.
-    weights = np.where(numbers[:, None] >= 0, lanes.weights, 0.0)
-    labels, weights = (field.astype(voters.votes.dtype) for field in (lanes.labels, weights))
-    return labels, weights, lanes.mask, voters.margins
+        return multihost_utils.process_allgather(fields, tiled=True)
+    return jax.device_get(fields)

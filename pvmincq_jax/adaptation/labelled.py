@@ -3,26 +3,20 @@
 An unmatched point has weight 0 and the voters of a fold's own points are masked, so that all lanes have one shape.
 """
 
-import contextlib
 import itertools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from pvmincq_jax._threads import one_blas_thread
 from pvmincq_jax._types import MarginUnit, Status, brief
 from pvmincq_jax.adaptation.classes import as_heavy, lanes_ahead
-from pvmincq_jax.adaptation.coarse_grid import VoteBlocks, is_large, solve_coarsely
-from pvmincq_jax.adaptation.grid import Figures, solve_grid
-from pvmincq_jax.adaptation.lanes import Lanes
+from pvmincq_jax.adaptation.grid import Figures, Problems, VoteBlocks, solve_grid, values_of
 from pvmincq_jax.adaptation.options import GridOptions
 from pvmincq_jax.matching.graph import RadiusGraph
 from pvmincq_jax.matching.matching import draw_matchings
 from pvmincq_jax.matching.selflabel import SelfLabels, carry_labels
 from pvmincq_jax.voting.cbound import vote_loss
-from pvmincq_jax.voting.coarse import COARSE
-from pvmincq_jax.voting.program import accuracy
 
 __all__ = ["Sweep"]
 
@@ -54,7 +48,6 @@ class Sweep(NamedTuple):
       source_labels: ``[m_s]``.
       target: ``[m_t, d]``.
       voter_mask: which voters take part ``[r, n]``.
-      accuracy: the largest KKT residual that counts as solved: 1e-7 (1e-2 in float32), or 1e-3 in a large grid.
     """
 
     radii: np.ndarray
@@ -79,7 +72,6 @@ class Sweep(NamedTuple):
     source_labels: np.ndarray
     target: np.ndarray
     voter_mask: np.ndarray
-    accuracy: float
 
     __repr__ = brief
 
@@ -129,55 +121,57 @@ def learn_grid(
     Args:
       task: labels, folds and radii.
       families: of voters, one per gamma.
-      options: of the grid; unless it is exact, the points must be arrays.
+      options: of the grid.
       learn_at: the learning points, as the families take them.
       judge_at: the source points, as the families take them.
 
     Returns: a `Sweep`.
     """
-    margins, unit, exact = options.margins, options.unit, options.exact
-    folds, radii = len(task.learning), len(task.radii)
+    margins, unit = options.margins, options.unit
+    folds, radii, gammas = len(task.learning), len(task.radii), len(families)
     flat = [one for row in task.found for one in row]
-    held_out = np.repeat(~task.learning, radii, axis=0).astype(float)
     labels, weights = (np.stack([getattr(one, name) for one in flat]) for name in ("labels", "weights"))
     rows = np.atleast_2d(task.source_labels)
     classes = len(rows)
-    truth = np.tile(np.repeat(rows, radii // classes, axis=0), (folds - 1, 1))
     learnt_from = (labels, weights) if classes == 1 else as_heavy(labels, weights)
-    lanes = Lanes(*learnt_from, np.concatenate([np.stack(row) for row in task.masks]))
-    if exact is None:
-        exact = not is_large(len(task.target), lambda: families[int(np.argmax(options.gammas))].votes(learn_at))
-    how: Any = {"unit": unit, "mesh": options.mesh, "advance": options.advance}
-    results = []
-    # BLAS's own threads would go on looking for work for a while, on cores that the grid's are about to need.
-    with one_blas_thread() if exact else contextlib.nullcontext():
-        for family in families:
-            if exact:
-                votes = family.votes(learn_at)
-                figures = solve_grid(votes, lanes, margins, **how)
-                values = figures.weights @ votes.T
-            else:
-                blocks = VoteBlocks(family, learn_at)
-                figures, values = solve_coarsely(lambda lane, own=blocks: own, lanes, margins, **how)  # type: ignore[misc]
-            values = lanes_ahead(values, figures.mu_max, margins, unit, classes, radii // classes)
-            risk = lane_risks(values, labels, weights)
-            if folds > 1:
-                own = figures.weights[radii:]
-                judged = own @ family.votes(judge_at).T if exact else VoteBlocks(family, judge_at).values(own)
-                judged = lanes_ahead(judged, figures.mu_max[radii:], margins, unit, classes, radii // classes)
-                fold_risk = lane_risks(judged, truth, held_out[radii:])
-            else:
-                fold_risk = np.empty((0, len(margins)))
-            results.append((figures, values[:radii], risk[:radii], fold_risk))
+    masks = np.concatenate([np.stack(row) for row in task.masks])
+    # All gammas in one call, which then knows all shapes.
+    blocks, judges = ([VoteBlocks(family, points) for family in families] for points in (learn_at, judge_at))
+    figures = solve_grid(
+        lambda number: blocks[number // len(flat)],
+        Problems(*(np.tile(field, (gammas, 1)) for field in (*learnt_from, masks))),
+        margins,
+        unit=unit,
+        solver=options.solver,
+        mesh=options.mesh,
+        advance=options.advance,
+    )
+    each = Figures(*(field.reshape(gammas, len(flat), *field.shape[1:]) for field in figures))
+
+    def ahead(votes: Sequence[VoteBlocks], part: slice) -> list[np.ndarray]:
+        """The values of some votes of each family; of several classes, by how much one is ahead."""
+        found = values_of([(one, weights) for one, own in zip(votes, each.weights) for weights in own[part]])
+        found = found.reshape(gammas, -1, *found.shape[1:])
+        return [
+            lanes_ahead(values, mu_max[part], margins, unit, classes, radii // classes)
+            for values, mu_max in zip(found, each.mu_max)
+        ]
+
+    values = ahead(blocks, slice(radii))
+    risks = [lane_risks(one, labels[:radii], weights[:radii]) for one in values]
+    fold_risks = [np.empty((0, len(margins)))] * gammas
+    if folds > 1:
+        truth = np.tile(np.repeat(rows, radii // classes, axis=0), (folds - 1, 1))
+        held_out = np.repeat(~task.learning[1:], radii, axis=0).astype(float)
+        fold_risks = [lane_risks(one, truth, held_out) for one in ahead(judges, slice(radii, None))]
 
     def gather(fields: Sequence[np.ndarray], *first: int) -> np.ndarray:
-        """One field of every family, lanes [first.., r] and what comes after them, gammas behind the radii."""
+        """One field of every family, problems [first.., r] and what comes after them, gammas behind the radii."""
         return np.stack([field.reshape(*first, radii, *field.shape[1:]) for field in fields], axis=len(first) + 1)
 
-    whole: Any = {name: gather([getattr(one[0], name)[:radii] for one in results]) for name in Figures._fields}
+    whole: Any = {name: gather(field[:, :radii]) for name, field in each._asdict().items()}
     each_fold: Any = {
-        f"fold_{name}": gather([getattr(one[0], name)[radii:] for one in results], folds - 1)
-        for name in ("status", "kkt_residual")
+        f"fold_{name}": gather(getattr(each, name)[:, radii:], folds - 1) for name in ("status", "kkt_residual")
     }
     matched = np.array([int(np.sum(one.weights > 0)) for one in flat]).reshape(folds, radii)
     return Sweep(
@@ -185,18 +179,17 @@ def learn_grid(
         gammas=options.gammas,
         margins=margins,
         margin_unit=unit,
-        source_risk=gather([result[3] for result in results], folds - 1),
+        source_risk=gather(fold_risks, folds - 1),
         pv=np.array([one.pv for one in task.found[0]]),
-        self_risk=gather([result[2] for result in results]),
+        self_risk=gather(risks),
         matched=matched[0],
         fold_matched=matched[1:],
-        target_values=gather([result[1] for result in results]),
+        target_values=gather(values),
         voters=(tuple(families),) * radii,
         self_labels=tuple(task.found[0]),
         source_labels=task.source_labels,
         target=task.target,
-        voter_mask=lanes.mask[:radii],
-        accuracy=accuracy(results[0][0].weights.dtype) if exact else COARSE,
+        voter_mask=masks[:radii],
         **whole,
         **each_fold,
     )

@@ -5,26 +5,21 @@ engine; with more than two classes, a lane for each class against the rest.
 """
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from pvmincq_jax._threads import core_count, one_blas_thread
+from pvmincq_jax._threads import core_count
 from pvmincq_jax._types import MarginUnit, brief
 from pvmincq_jax.adaptation.classes import as_heavy, lanes_ahead
-from pvmincq_jax.adaptation.coarse_grid import VoteBlocks, is_large, solve_coarsely
-from pvmincq_jax.adaptation.grid import Figures, solve_grid
+from pvmincq_jax.adaptation.grid import Problems, VoteBlocks, solve_grid, values_of
 from pvmincq_jax.adaptation.labelled import check_solved
-from pvmincq_jax.adaptation.lanes import Lanes
 from pvmincq_jax.adaptation.options import GridOptions
 from pvmincq_jax.adaptation.seats import seat_moved
 from pvmincq_jax.adaptation.transport import Transport
 from pvmincq_jax.matching.selflabel import SelfLabels
-from pvmincq_jax.voting.coarse import COARSE
 from pvmincq_jax.voting.families import StumpVoters, make_voters
-from pvmincq_jax.voting.program import accuracy
 
 __all__ = ["TransportSweep"]
 
@@ -51,7 +46,6 @@ class TransportSweep(NamedTuple):
       source_labels: ``[m_s]``.
       target: ``[m_t, d]``.
       voter_mask: which voters take part ``[r, n]``.
-      accuracy: the largest KKT residual that counts as solved, as in `pvmincq_jax.Sweep`.
       ratio: the share of +1 that the target is taken to have; None for that of ``source_labels``.
     """
 
@@ -72,7 +66,6 @@ class TransportSweep(NamedTuple):
     source_labels: np.ndarray
     target: np.ndarray
     voter_mask: np.ndarray
-    accuracy: float
     ratio: float | None = None
 
     __repr__ = brief
@@ -103,8 +96,7 @@ def learn_on_moved(
       The grid of each row of labels. Of several, values say by how much a class is ahead of the best other one, and a
       point of the grid is solved if all classes are.
     """
-    gammas, margins, unit, exact = options.gammas, options.margins, options.unit, options.exact
-    how: Any = {"unit": unit, "mesh": options.mesh, "advance": options.advance}
+    gammas, margins, unit = options.gammas, options.margins, options.unit
     classes = len(source_labels)
     seats = [seat_moved(options.voters, one, options.most_voters, options.seed) for one in transports]
     families = [[make_voters(options.voters, places, float(g)) for g in gammas] for places, _ in seats]
@@ -120,42 +112,27 @@ def learn_on_moved(
         transport, family = flat[number]
         return VoteBlocks(family, np.asarray(transport.moved))
 
-    def blocks(lane: int) -> VoteBlocks:
-        return blocks_at(lane // classes)
-
-    def votes(number: int) -> np.ndarray:
-        transport, family = flat[number]
-        return family.votes(transport.moved)
-
-    def solve_classes(number: int) -> Figures:
-        part = Lanes(*(field[number * classes : (number + 1) * classes] for field in lanes))
-        return solve_grid(votes(number), part, margins, **how)
-
-    def on_target(lane: int) -> np.ndarray:
-        return VoteBlocks(flat[lane // classes][1], target).values(figures.weights[lane])
-
     mask = np.stack([np.arange(max(counts)) < n if mask is None else mask for n, (_, mask) in zip(counts, seats)])
     labels = np.tile(source_labels, (len(flat), 1))
     weights = np.repeat(np.stack([np.asarray(one.weights) for one, _ in flat]), classes, axis=0)
     sample = (labels, weights) if classes == 1 else as_heavy(labels, weights)
-    lanes = Lanes(*sample, np.repeat(mask, len(gammas) * classes, axis=0))
-    if exact is None:
-        exact = not is_large(labels.shape[1], lambda: votes(int(np.argmax(gammas))))
-    if exact:
-        if classes == 1:
-            figures = solve_grid(votes, lanes, margins, **how)
-        else:
-            figures = Figures(*map(np.concatenate, zip(*map(solve_classes, range(len(flat))))))
-        moved = np.stack([blocks(lane).values(own) for lane, own in enumerate(figures.weights)])
-    else:
-        figures, moved = solve_coarsely(blocks, lanes, margins, **how)
+    figures = solve_grid(
+        lambda number: blocks_at(number // classes),
+        Problems(*sample, np.repeat(mask, len(gammas) * classes, axis=0)),
+        margins,
+        unit=unit,
+        solver=options.solver,
+        mesh=options.mesh,
+        advance=options.advance,
+    )
 
     def gather(field: np.ndarray) -> np.ndarray:
-        """Lanes as classes, radii and gammas ``[c, r, g, ...]``."""
+        """Problems as classes, radii and gammas ``[c, r, g, ...]``."""
         return np.moveaxis(field.reshape(len(transports), len(gammas), classes, *field.shape[1:]), 2, 0)
 
-    with one_blas_thread(), ThreadPoolExecutor(core_count()) as pool:
-        there = np.stack(list(pool.map(on_target, range(len(lanes.labels)))))
+    votes = [(number // classes, weights) for number, weights in enumerate(figures.weights)]
+    moved = values_of([(VoteBlocks(flat[i][1], np.asarray(flat[i][0].moved)), weights) for i, weights in votes])
+    there = values_of([(VoteBlocks(flat[i][1], target), weights) for i, weights in votes])
     moved, there = (lanes_ahead(own, figures.mu_max, margins, unit, classes, 1) for own in (moved, there))
     fields = {name: gather(field) for name, field in figures._asdict().items()}
     fields |= {"moved_values": gather(moved), "target_values": gather(there)}
@@ -173,7 +150,6 @@ def learn_on_moved(
             source_labels=own,
             target=target,
             voter_mask=mask,
-            accuracy=accuracy(figures.weights.dtype) if exact else COARSE,
             **{name: field[number] for name, field in fields.items()},
         )
         for number, own in enumerate(source_labels)

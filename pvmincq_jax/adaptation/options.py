@@ -10,6 +10,7 @@ from pvmincq_jax._checks import check_list, check_positive
 from pvmincq_jax._types import ArrayLike, MarginUnit
 from pvmincq_jax.adaptation.seats import MOST_VOTERS
 from pvmincq_jax.voting.families import VoterKind, on_points
+from pvmincq_jax.voting.program import Solver
 from pvmincq_jax.voting.voters import default_gammas
 
 __all__: list[str] = []
@@ -27,7 +28,7 @@ class GridOptions(NamedTuple):
       folds: for the risk on points not learnt from; 0 for none.
       draws: matchings per fold and radius.
       seed: of folds, matchings and the voters' places.
-      exact: whether all is solved to 1e-7.
+      solver: of MinCq.
       mesh: devices to split the grid over.
       advance: told the number of steps that were just done.
     """
@@ -40,7 +41,7 @@ class GridOptions(NamedTuple):
     folds: int = 0
     draws: int = 1
     seed: int = 0
-    exact: bool | None = None
+    solver: Solver = "interior_point"
     mesh: jax.sharding.Mesh | None = None
     advance: Callable[[int], None] = lambda steps: None
 

@@ -31,7 +31,7 @@ def own_grid(points: np.ndarray, labels: np.ndarray, options: GridOptions, stump
     found = [[_own_labels(row, kept) for row in rows] for kept in learning]
     masks = voter_masks(options.voters, seats, found, learning, families[0].votes(points[:1]).shape[1])
     task = LabelledGrid(learning, found, masks, np.zeros(len(rows)), labels, points)
-    return learn_grid(task, families, options._replace(exact=False), points, points)
+    return learn_grid(task, families, options, points, points)
 
 
 def _own_labels(labels: np.ndarray, kept: np.ndarray) -> SelfLabels:

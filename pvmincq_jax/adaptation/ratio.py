@@ -85,7 +85,7 @@ def estimate_ratio(
         # Ratios are compared by cuts of as many neighbours: those that the rarest class of all can give.
         rarest = rare_neighbours(float(min(*tried, *(1 - tried))), len(np.asarray(target)))
         criterion = partial(transport_criterion, neighbours=rarest)
-    given: dict[str, Any] = {"draws": draws, "margins": [margin], "exact": False}
+    given: dict[str, Any] = {"draws": draws, "margins": [margin]}
     if on_points(options.get("voters", "rbf")):
         given["gammas"] = default_gammas(target)[1:2]
     scores = []

@@ -20,6 +20,7 @@ from pvmincq_jax.matching.curve import PV_LEVELS, grid_radii
 from pvmincq_jax.matching.graph import check_reach, space_graph
 from pvmincq_jax.matching.space import Metric, make_space
 from pvmincq_jax.voting.families import VoterKind, make_voters
+from pvmincq_jax.voting.program import Solver
 
 __all__ = ["sweep"]
 
@@ -43,7 +44,7 @@ def sweep(
     radius_unit: RadiusUnit = "absolute",
     margin_unit: MarginUnit = "fraction",
     metric: Metric = "euclidean",
-    exact: bool | None = None,
+    solver: Solver = "interior_point",
     mesh: jax.sharding.Mesh | None = None,
     progress: Progress = None,
 ) -> Sweep:
@@ -61,12 +62,9 @@ def sweep(
       radius_unit: how to read ``radii``, see `pvmincq_jax.grid_radii`.
       margin_unit: "fraction" of each problem's mu_max, or "absolute".
       metric: see `pvmincq_jax.match`.
-      exact: True to solve every point of the grid to 1e-7, whatever it takes; False to solve it to 1e-3, which is what
-        a criterion can see; None for True up to 160 target points, up to 320 if the votes have a rank of at most 160
-        (the paper's 300 points in the plane do). `pvmincq_jax.model_at` solves its point exactly either way.
-      mesh: a `jax.sharding.Mesh`; folds and radii are split over its first axis. None for JAX's default device, on
-        which threads keep all cores busy. What is not solved exactly is split over the processes of the mesh, and in
-        each over threads.
+      solver: as in `pvmincq_jax.mincq`, at every point of the grid.
+      mesh: a `jax.sharding.Mesh`; folds, radii and gammas are split over its first axis. None for JAX's default device,
+        on which threads keep all cores busy.
       progress: a bar on standard error: True, False, or None for long work at a terminal; or ``f(done, total)``.
 
     Returns:
@@ -86,7 +84,7 @@ def sweep(
     check_folds(folds, int(np.sum(labels < 0)), int(np.sum(labels > 0)))
     unit, values = ("pv", PV_LEVELS) if radii is None else (radius_unit, radii)
     radii = grid_radii(source, target, values, unit, metric)
-    options = GridOptions(gammas, margins, margin_unit, voters, most_voters, folds, draws, seed, exact, mesh)
+    options = GridOptions(gammas, margins, margin_unit, voters, most_voters, folds, draws, seed, solver, mesh)
     with progress_bar(progress, (1 + folds) * len(radii) * (1 + len(gammas)), "sweep") as advance:
         figures = label_grid(source, labels, target, radii, centers, metric, options._replace(advance=advance))
     check_solved(figures.status, figures.fold_status)

@@ -19,6 +19,7 @@ from pvmincq_jax.adaptation.options import GridOptions, grid_gammas
 from pvmincq_jax.adaptation.seats import MOST_VOTERS, seat_moved
 from pvmincq_jax.matching.space import Metric
 from pvmincq_jax.voting.families import VoterKind, make_voters
+from pvmincq_jax.voting.program import Solver
 
 __all__ = ["pv_transport_mincq", "transport_sweep"]
 
@@ -105,7 +106,7 @@ def transport_sweep(
     radius_unit: RadiusUnit = "absolute",
     margin_unit: MarginUnit = "fraction",
     metric: Metric = "euclidean",
-    exact: bool | None = None,
+    solver: Solver = "interior_point",
     mesh: jax.sharding.Mesh | None = None,
     progress: Progress = None,
     identity: bool | None = None,
@@ -121,7 +122,7 @@ def transport_sweep(
         all pairs, those that are at least 1.15 times the bottleneck radius and reach no more than 2^25 pairs.
       draws, seed: how many matchings per radius, and of which seed.
       voters, most_voters: as in `pvmincq_jax.pv_mincq`; Gaussian kernels sit on the moved points.
-      margins, gammas, radius_unit, margin_unit, metric, exact, progress: as in `pvmincq_jax.sweep`.
+      margins, gammas, radius_unit, margin_unit, metric, solver, progress: as in `pvmincq_jax.sweep`.
       mesh: as there; radii and gammas are split over its first axis.
       identity: whether the vote learnt on the source where it is, without adaptation, is a point of the grid, at
         radius 0; None: with the default radii.
@@ -145,7 +146,7 @@ def transport_sweep(
     margins = check_margins(margins, margin_unit)
     gammas = grid_gammas(gammas, target, voters)
     moves = Moves(radii, radius_unit, identity, own_scale, even, _shares(ratio), draws, seed, metric)
-    options = GridOptions(gammas, margins, margin_unit, voters, most_voters, seed=seed, exact=exact, mesh=mesh)
+    options = GridOptions(gammas, margins, margin_unit, voters, most_voters, seed=seed, solver=solver, mesh=mesh)
     makers = plan_moves(source, labels, target, moves)
     transports = []
     with progress_bar(progress, len(makers) * (1 + len(gammas)), "transport") as advance:

@@ -24,6 +24,7 @@ from pvmincq_jax.adaptation.transport_sweeps import MARGIN_FRACTIONS as MOVED_FR
 from pvmincq_jax.adaptation.transport_sweeps import transport_sweep
 from pvmincq_jax.matching.space import Metric
 from pvmincq_jax.voting.families import VoterKind
+from pvmincq_jax.voting.program import Solver
 
 __all__ = ["ValidatedFit", "ValidatedTransport", "fit_transport_validated", "fit_validated"]
 
@@ -62,7 +63,7 @@ def fit_validated(
     radius_unit: RadiusUnit = "absolute",
     margin_unit: MarginUnit = "fraction",
     metric: Metric = "euclidean",
-    exact: bool = False,
+    solver: Solver = "interior_point",
     mesh: jax.sharding.Mesh | None = None,
     progress: Progress = None,
 ) -> ValidatedFit:
@@ -74,12 +75,11 @@ def fit_validated(
     Args:
       source, source_labels, target: the task, as in `pvmincq_jax.sweep`.
       criterion: from a `Sweep` to scores ``[r, g, k]``, the lower the better.
-      radii, margins, gammas, folds, draws, seed, voters, centers, most_voters, radius_unit, margin_unit, metric, mesh,
-        progress: of the grid, as in `pvmincq_jax.sweep`.
-      exact: whether all of the grid is solved to 1e-7, not to the three digits that a criterion can see.
+      radii, margins, gammas, folds, draws, seed, voters, centers, most_voters, radius_unit, margin_unit, metric,
+        solver, mesh, progress: of the grid, as in `pvmincq_jax.sweep`.
 
     Returns:
-      A `ValidatedFit`; its model is solved to 1e-7 either way.
+      A `ValidatedFit`.
 
     Example:
       >>> import pvmincq_jax as pvm
@@ -92,7 +92,7 @@ def fit_validated(
     figures = sweep(
         source, source_labels, target, radii=radii, margins=margins, gammas=gammas, folds=folds, draws=draws, seed=seed,
         voters=voters, centers=centers, most_voters=most_voters, radius_unit=radius_unit, margin_unit=margin_unit,
-        metric=metric, exact=exact, mesh=mesh, progress=progress,
+        metric=metric, solver=solver, mesh=mesh, progress=progress,
     )  # fmt: skip
     choice = choose(figures, criterion(figures))
     return ValidatedFit(model_at(figures, choice.grid_index), choice, figures)
@@ -148,7 +148,7 @@ def fit_transport_validated(
     radius_unit: RadiusUnit = "absolute",
     margin_unit: MarginUnit = "fraction",
     metric: Metric = "euclidean",
-    exact: bool = False,
+    solver: Solver = "interior_point",
     mesh: jax.sharding.Mesh | None = None,
     progress: Progress = None,
     identity: bool | None = None,
@@ -164,9 +164,8 @@ def fit_transport_validated(
     Args:
       source, source_labels, target: the task, as in `pvmincq_jax.transport_sweep`.
       criterion: from a `TransportSweep` to scores ``[r, g, k]``, the lower the better.
-      radii, margins, gammas, draws, seed, voters, most_voters, radius_unit, margin_unit, metric, mesh, progress,
-        identity, own_scale, even: of the grid, as in `pvmincq_jax.transport_sweep`.
-      exact: whether all of the grid is solved to 1e-7, as in `pvmincq_jax.fit_validated`.
+      radii, margins, gammas, draws, seed, voters, most_voters, radius_unit, margin_unit, metric, solver, mesh,
+        progress, identity, own_scale, even: of the grid, as in `pvmincq_jax.transport_sweep`.
       ratio: the share of +1 in the target, "source" where it is that of the source, or "estimated", see
         `pvmincq_jax.estimate_ratio`: over the same maps and voters, at the middle one of the gammas.
       part: of the grid that votes, see `pvmincq_jax.committee`; None for the best point alone.
@@ -193,7 +192,7 @@ def fit_transport_validated(
     figures = transport_sweep(
         source, source_labels, target, radii=radii, margins=margins, gammas=gammas, draws=draws, seed=seed,
         voters=voters, most_voters=most_voters, radius_unit=radius_unit, margin_unit=margin_unit, metric=metric,
-        exact=exact, mesh=mesh, progress=progress, identity=identity, own_scale=own_scale, even=even, ratio=share,
+        solver=solver, mesh=mesh, progress=progress, identity=identity, own_scale=own_scale, even=even, ratio=share,
     )  # fmt: skip
     scores = criterion(figures)
     choice = choose(figures, scores)

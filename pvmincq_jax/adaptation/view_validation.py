@@ -165,7 +165,7 @@ def _options(
     gammas: np.ndarray, margins: Sequence[float], unit: MarginUnit, folds: int, draws: int, seed: int, mesh: Any
 ) -> GridOptions:
     checked = check_margins(margins, unit)
-    return GridOptions(gammas, checked, unit, folds=folds, draws=draws, seed=seed, exact=True, mesh=mesh)
+    return GridOptions(gammas, checked, unit, folds=folds, draws=draws, seed=seed, mesh=mesh)
 
 
 class _Matched(NamedTuple):

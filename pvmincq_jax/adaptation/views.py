@@ -13,7 +13,7 @@ import numpy as np
 
 from pvmincq_jax._checks import check_labels, check_length, check_points, check_positive, check_same_dimension
 from pvmincq_jax._types import Array, ArrayLike, MarginUnit, common_dtype
-from pvmincq_jax.adaptation.learn import learn_vote
+from pvmincq_jax.adaptation.learn import learn_at
 from pvmincq_jax.adaptation.model import PVMinCq
 from pvmincq_jax.matching.graph import RadiusGraph, check_reach, space_graph
 from pvmincq_jax.matching.matching import MatchingDraws, draw_matchings
@@ -126,10 +126,10 @@ def adapt_votes(
     check_points("votes", votes)
     check_length("found.labels", found.labels, np.shape(votes)[0], "row of the votes")
     family = OutputVoters(bound)
-    own = family.votes(np.asarray(votes, common_dtype(votes)))
-    mask = np.ones(own.shape[1], bool) if voter_mask is None else np.asarray(voter_mask, bool)
-    check_length("voter_mask", mask, own.shape[1], "voter")
-    return learn_vote(family, own, found, mask, np.nan, margin, margin_unit)
+    votes = np.asarray(votes, common_dtype(votes))
+    mask = np.ones(votes.shape[1], bool) if voter_mask is None else np.asarray(voter_mask, bool)
+    check_length("voter_mask", mask, votes.shape[1], "voter")
+    return learn_at(family, votes, found, mask, np.nan, margin, margin_unit)
 
 
 def pv_mincq_views(
@@ -186,7 +186,7 @@ def pv_mincq_views(
     found = carry_labels(draw_views(graphs, radii, np.arange(len(labels)), draws, seed), labels)
     family = view_family(target_views, np.asarray(gammas, float))
     mask = np.tile(found.weights > 0, len(target_views))
-    return learn_vote(family, family.votes(target_views), found, mask, radii, margin, margin_unit)
+    return learn_at(family, target_views, found, mask, radii, margin, margin_unit)
 
 
 def view_family(views: Sequence[np.ndarray], gammas: np.ndarray) -> ViewVoters:
@@ -219,7 +219,7 @@ def view_margins(model: PVMinCq, views: Views) -> Array:
     families = model.voters.families
     check_views("views", views, len(families))
     votes = [family.votes(view) for family, view in zip(families, views)]
-    parts = jnp.split(jnp.asarray(model.weights), np.cumsum([own.shape[1] for own in votes])[:-1])
+    parts = jnp.split(jnp.asarray(model.weights), np.cumsum([votes.shape[1] for own in votes])[:-1])
     return jnp.stack([vote_margin(own, part) for own, part in zip(votes, parts)], axis=1)
 
 

@@ -1,15 +1,12 @@
-"""MinCq over Gaussian voters for the comparison methods, on the host: a grid to what a validation sees, or one vote."""
+"""MinCq over Gaussian voters for the comparison methods, by the engine of all grids."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from pvmincq_jax._types import Status
-from pvmincq_jax.adaptation.coarse_grid import VoteBlocks, solve_coarsely
-from pvmincq_jax.adaptation.lanes import Lanes
-from pvmincq_jax.adaptation.learn import learn_at
+from pvmincq_jax.adaptation.grid import Problems, VoteBlocks, solve_grid
 from pvmincq_jax.baselines._form import KernelModel
-from pvmincq_jax.matching.selflabel import SelfLabels
 from pvmincq_jax.voting.families import GaussianVoters
 
 __all__ = ["VoteProblem", "vote_models"]
@@ -32,8 +29,7 @@ class VoteProblem(NamedTuple):
 def vote_models(points: np.ndarray, gamma: float, problems: list[VoteProblem]) -> list[tuple[KernelModel, int]]:
     """Votes of least C-bound over Gaussian voters centred on the sample itself, in float64.
 
-    A sample with one label only has the constant of that label as its answer. A problem that comes alone is solved to
-    1e-7, several to the three digits that they are chosen by.
+    A sample with one label only has the constant of that label as its answer.
 
     Args:
       points: ``[m, d]``, sample and centres.
@@ -52,20 +48,14 @@ def vote_models(points: np.ndarray, gamma: float, problems: list[VoteProblem]) -
         else:
             # Problems that differ in their margin alone are one lane: its margins go side by side.
             lanes.setdefault(labels.tobytes() + weights.tobytes(), []).append(row)
-    if len(problems) == 1 and lanes:
-        labels, weights, margin = problems[0]
-        pairs: Any = None  # none carried these labels
-        found = SelfLabels(labels, weights, np.nan, pairs)
-        vote = learn_at(family, points, found, every, np.nan, margin, "fraction")
-        return [(_model(family, np.asarray(vote.weights)), int(Status.SOLVED))]
     together: dict[tuple[float, ...], list[list[int]]] = {}
     for rows in lanes.values():
         together.setdefault(tuple(problems[row].margin for row in rows), []).append(rows)
     blocks = VoteBlocks(family, points)
     for margins, group in together.items():
         labels, weights = (np.stack([problems[rows[0]][field] for rows in group]) for field in (0, 1))
-        own = Lanes(labels, weights, np.broadcast_to(every, labels.shape))
-        figures, _ = solve_coarsely(lambda _: blocks, own, np.array(margins))
+        own = Problems(labels, weights, np.broadcast_to(every, labels.shape))
+        figures = solve_grid(lambda _: blocks, own, np.array(margins))
         for lane, rows in enumerate(group):
             for place, row in enumerate(rows):
                 models[row] = _model(family, figures.weights[lane, place]), int(figures.status[lane, place])

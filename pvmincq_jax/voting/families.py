@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from pvmincq_jax._checks import check_points, check_positive, check_same_dimension, is_traced
-from pvmincq_jax._types import ArrayLike
+from pvmincq_jax._types import ArrayLike, common_dtype, precision
 from pvmincq_jax.voting.voters import check_bounded, gaussian_votes, sign_votes, stump_thresholds
 
 __all__ = ["FunctionVoters", "GaussianVoters", "OutputVoters", "StumpVoters", "ViewVoters", "Voters"]
@@ -158,6 +158,50 @@ def _as(x: ArrayLike, like: ArrayLike) -> ArrayLike:
 def _side_by_side(parts: Sequence[Any]) -> Any:
     """Columns ``[m]``, or blocks of columns ``[m, n]``, as one array of votes."""
     return (jnp if is_traced(*parts) else np).column_stack(parts)
+
+
+def read_votes(family: Any, x: Any) -> np.ndarray:
+    """A family's votes ``[m, n]`` as a NumPy array in the precision of the points, whatever the family computes with.
+
+    Checked here, once for all entry points: their shape, and that they are finite and within [-1, 1], or within the
+    family's ``bound`` if it has one.
+
+    Args:
+      family: anything with ``votes(x)``, in JAX or NumPy.
+      x: points ``[m, d]``, or one array for each view.
+
+    Example:
+      >>> class Laplacian(NamedTuple):
+      ...     centers: Any
+      ...     def votes(self, x):
+      ...         return jnp.exp(-jnp.sum(jnp.abs(x[:, None] - self.centers), axis=-1))
+      >>> read_votes(Laplacian(np.array([[0.0], [1.0]])), np.array([[0.0]])).round(3)
+      array([[1.   , 0.368]])
+    """
+    samples = x if isinstance(x, list | tuple) else [x]
+    dtype = common_dtype(*samples)
+    with precision(dtype):
+        votes = np.asarray(family.votes(x))
+    count = np.shape(samples[0])[0]
+    if votes.ndim != 2 or len(votes) != count or not votes.shape[1]:
+        raise ValueError(
+            f"voters must give one row of votes per point, an array [{count}, n]; its shape is {votes.shape}"
+        )
+    bound = _bound(family)
+    # A NaN is not within the bound either.
+    if not np.max(np.abs(votes)) <= bound * (1 + 1e-6):
+        raise ValueError(
+            f"voters must be finite and lie in [-{bound:g}, {bound:g}]; the largest size is {np.max(np.abs(votes)):g}. "
+            "Squash them (tanh, 2 p - 1)"
+        )
+    return votes.astype(dtype, copy=False)
+
+
+def _bound(family: Any) -> float:
+    """The largest size that a vote may have: 1, or the family's own."""
+    if isinstance(family, ViewVoters):
+        return max(_bound(one) for one in family.families)
+    return float(getattr(family, "bound", 1.0))
 
 
 VoterKind = Literal["rbf", "stumps"] | Voters | Sequence[Callable[[Any], Any]]

@@ -15,8 +15,10 @@ __all__: list[str] = []
 
 # The relative change of the second moment that rows left out may cause; 1e-7 counts as solved.
 _DROPPED = 1e-8
+# How many units in the last place of its largest entry M is known to, with room to spare.
+_ROUNDED = 16
 # Singular values below this, relative to the largest, are rounding.
-_ROUNDING = 1e-14
+_NOTHING = 1e-14
 
 
 class SmallSample(NamedTuple):
@@ -60,8 +62,8 @@ def from_moments(second: np.ndarray, first: np.ndarray, square: float, margin: f
     Returns: a `SmallSample` of at most n + 1 rows.
     """
     tolerance = _DROPPED * margin**2
-    # M is known up to rounding, and a factor of it no better.
-    if tolerance < 4 * len(first) * np.finfo(float).eps * np.max(np.diag(second)):
+    # With |w_j| <= 1/n rounding of M changes w'Mw by no more than its largest entry does.
+    if tolerance < _ROUNDED * np.finfo(float).eps * np.max(np.diag(second)):
         return None
     length = np.sqrt(square)
     top = first / length
@@ -84,5 +86,5 @@ def from_votes(parts: Iterable[Part]) -> SmallSample:
         triangle = np.linalg.qr(both if triangle is None else np.concatenate([triangle, both]), "r")
     assert triangle is not None
     left, singular, right = np.linalg.svd(triangle[:, :-1], full_matrices=False)
-    kept = singular > _ROUNDING * max(singular[0], np.finfo(float).tiny)
+    kept = singular > _NOTHING * max(singular[0], np.finfo(float).tiny)
     return SmallSample(singular[kept, None] * right[kept], left[:, kept].T @ triangle[:, -1])
