@@ -3,7 +3,7 @@
   python -m experiments.voters --runs 3
   python -m experiments.voters --runs 3 --most 25 50 100 200 300 600      so many at most, both forms
 
-The first compares places, with PV-MinCq+ on the moons; the second caps, with `PVMinCqClassifier` as it comes, on moons
+The first compares places, with PV-MinCq+ on the moons; the second caps, with the classifiers as they come, on moons
 and digits of 600 points a domain, and on penguins, of which there are 34 to 146. Accuracy on target points that were
 not learnt from, mean and standard error over the runs. The seeds are not those of the reported tables, nor are the
 digits' pairs and changes: the defaults of the library were chosen by this command.
@@ -14,11 +14,10 @@ from functools import partial
 from typing import Any, get_args
 
 import pvmincq_jax as pvm
-from experiments.cells import Settings, accuracy
-from experiments.command import Command, as_table, names, number, write
-from experiments.penguins import penguins_task
-from experiments.real_tasks import digits_task
-from experiments.study import run_accuracies
+from experiments.run.cells import Settings, accuracy
+from experiments.run.command import Command, as_table, names, number, write
+from experiments.run.study import run_accuracies
+from experiments.run.tasks import digits_task, penguins_task
 from pvmincq_jax.adaptation.seats import Centers
 from pvmincq_jax.datasets import TASKS, DomainTask, moons_task
 
@@ -40,10 +39,11 @@ def compute(settings: dict[str, Any], voters: str, task: str, run: int) -> dict[
         data = Settings(**settings).draw(task, run)
         fit = pvm.fit_validated(data.source, data.source_labels, data.target, centers=voters, seed=seed, progress=False)  # type: ignore[arg-type]
         return {"accuracy": float(accuracy(pvm.decision(fit.model, data.test), data.test_labels))}
-    from pvmincq_jax.estimators import PVMinCqClassifier
+    from pvmincq_jax.estimators import PVMinCqClassifier, PVTransportClassifier
 
     form, most = voters.split(", ")
-    model: Any = PVMinCqClassifier(form=form, most_voters=int(most), random_state=seed)  # type: ignore[arg-type]
+    classifier: Any = PVMinCqClassifier if form == "label" else PVTransportClassifier
+    model = classifier(most_voters=int(most), random_state=seed)
     data = CAPPED[task](seed)
     model.fit_domains(data.source, data.source_labels, data.target)
     return {"accuracy": 100 * float(model.score(data.test, data.test_labels))}
@@ -59,7 +59,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--per-class", type=number(5), help=f"source and target points{parser.default('per_class')}")
     parser.add_argument("--test-size", type=number(2), help=f"fresh target points{parser.default('test_size')}")
     parser.add_argument("--most", nargs="+", type=number(1), help="so many voters at most, in place of where they sit")
-    parser.add_argument("--capped", nargs="+", action=names(CAPPED), default=[*CAPPED], help="tasks for --most")
+    parser.add_argument(
+        "--capped",
+        nargs="+",
+        action=names(CAPPED),
+        default=[*CAPPED],
+        help=f"tasks for --most, of {'; '.join(CAPPED)} (default: all)",
+    )
     options = parser.parse_args(arguments)
     rows, tasks = [*get_args(Centers)], options.tasks
     settings: dict[str, Any] = Settings(options.seed, options.per_class, options.test_size)._asdict()

@@ -79,8 +79,19 @@ def check_rows(name: str, votes: ArrayLike, points: ArrayLike) -> None:
         raise ValueError(f"{name} must have one row per point ({np.shape(points)[0]}); it has {np.shape(votes)[0]}")
 
 
-def check_labels(name: str, value: ArrayLike, length: int, *, soft: bool, both_classes: bool = False) -> None:
-    """Labels in {-1, +1}, or in [-1, 1] when soft; both classes present when asked."""
+def check_labels(
+    name: str,
+    value: ArrayLike,
+    length: int,
+    *,
+    soft: bool,
+    both_classes: bool = False,
+    sample_weights: ArrayLike | None = None,
+) -> None:
+    """Labels in {-1, +1}, or in [-1, 1] when soft; both classes present when asked.
+
+    Labels of 0 and 1 are taken for another coding of the classes if points of both kinds count.
+    """
     check_length(name, value, length, "sample point")
     check_finite(name, value)
     if is_traced(value):
@@ -88,7 +99,9 @@ def check_labels(name: str, value: ArrayLike, length: int, *, soft: bool, both_c
     labels = np.asarray(value)
     if soft and np.any(np.abs(labels) > 1):
         raise ValueError(f"{name} must lie in [-1, 1]; the largest size is {np.max(np.abs(labels)):g}")
-    if soft and np.array_equal(np.unique(labels), (0, 1)):
+    known = sample_weights is not None and not is_traced(sample_weights) and np.shape(sample_weights) == labels.shape
+    counted = labels[np.asarray(sample_weights) > 0] if known else labels
+    if soft and np.array_equal(np.unique(counted), (0, 1)):
         raise ValueError(f"{name} are all 0 or 1, and classes are -1 and +1 here: give 2 * {name} - 1")
     if not soft and not np.all(np.isin(labels, (-1, 1))):
         strange = np.unique(labels[~np.isin(labels, (-1, 1))])[:5]

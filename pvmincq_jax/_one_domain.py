@@ -2,10 +2,8 @@
 
 from typing import Any
 
-from pvmincq_jax._sklearn import Given, VoteClassifier, fold_count, gamma_list, margin_list, seed_of
+from pvmincq_jax._sklearn import Given, VoteClassifier
 from pvmincq_jax._types import MarginUnit
-from pvmincq_jax.adaptation.options import GridOptions
-from pvmincq_jax.adaptation.own import own_grid
 from pvmincq_jax.adaptation.seats import MOST_VOTERS
 from pvmincq_jax.voting.families import VoterKind, on_points
 
@@ -26,6 +24,7 @@ class MinCqClassifier(VoteClassifier):
       folds: of the cross-validation that chooses what is not given; fewer if the smallest class has fewer points. None
         for 5, or 2 with more than two classes. Ties go to the smallest gamma, then to the largest margin.
       random_state: of the folds: a seed, a `numpy.random.RandomState`, or None.
+      keep_sweep: whether the whole grid stays with the classifier, and is pickled with it.
 
     Attributes:
       classes_: the classes. With c > 2 of them there is a vote for each against the rest, in which the class weighs as
@@ -36,12 +35,13 @@ class MinCqClassifier(VoteClassifier):
       model_: all of it as a `pvmincq_jax.PVMinCq`, for `pvmincq_jax.save_model`; ``model_.voters`` are the voters.
       centers_: of the kernels ``[n, d]``, or None.
       gamma_: of the kernels, chosen or given, or None.
-      margin_: mu, absolute; ``margin_fraction_`` is mu / mu_max.
+      margin_: mu, absolute; ``margin_fraction_`` is mu / mu_max. With more than two classes all have the smallest of
+        their margins.
       mu_max_: the largest margin that the sample allows.
       c_bound_: the C-bound on the training sample.
       kkt_residual_: how far the weights are from optimal, relative.
       choice_, sweep_: the chosen point and all figures, a `pvmincq_jax.Choice` and a `pvmincq_jax.Sweep`, or one
-        sweep for each class, of how far it is ahead of the best other one.
+        sweep for each class, of how far it is ahead of the best other one; the sweep is None without ``keep_sweep``.
       cv_risk_: mean risk on the folds left out ``[g, k]``, NaN if there was nothing to choose.
       gammas_, margins_: what it was chosen from ``[g]``, ``[k]``.
 
@@ -68,6 +68,7 @@ class MinCqClassifier(VoteClassifier):
         stumps: int = 10,
         folds: int | None = None,
         random_state: Any = 0,
+        keep_sweep: bool = True,
     ) -> None:
         """Keeps the parameters; `fit` checks them."""
         self.voters = voters
@@ -78,6 +79,7 @@ class MinCqClassifier(VoteClassifier):
         self.stumps = stumps
         self.folds = folds
         self.random_state = random_state
+        self.keep_sweep = keep_sweep
 
     def fit(self, X: Any, y: Any) -> "MinCqClassifier":
         """Learns the vote.
@@ -89,13 +91,9 @@ class MinCqClassifier(VoteClassifier):
         Returns: the classifier itself.
         """
         task = self._one_domain(X, y)
-        margins = margin_list(self.margin, self.margin_unit)
-        gammas = gamma_list(self.gamma, task.source, self.voters)
-        folds = fold_count(self.folds, task.labels, margins.size * gammas.size)
-        seed = seed_of(self.random_state)
-        options = GridOptions(gammas, margins, self.margin_unit, self.voters, self.most_voters, folds, seed=seed)
-        sweep = own_grid(task.source, task.labels, options, self.stumps)
-        self._learnt(*self._chosen(sweep, task.labels, "rs"))
+        model, choice, sweep = self._own(task, "rs", self.folds, self.stumps)
+        self._learnt(model, choice, sweep)
         self.cv_risk_ = self.choice_.scores[0]
-        self.gammas_, self.margins_ = gammas if on_points(self.voters) else None, margins
+        grid = sweep if task.labels.ndim == 1 else sweep[0]
+        self.gammas_, self.margins_ = grid.gammas if on_points(self.voters) else None, grid.margins
         return self

@@ -130,6 +130,11 @@ def spread_rows(points: np.ndarray, most: int, seed: int) -> np.ndarray:
 
 def check_folds(folds: int, *sizes: int) -> None:
     """At least two folds, and no fold without a point of each class."""
+    if min(sizes) < 2:
+        raise ValueError(
+            f"folds need at least 2 points of each class and sample; the smallest has {min(sizes)}. Leave the class "
+            "out, or choose radius, margin and gamma yourself, as pv_mincq takes them"
+        )
     if not 2 <= check_count("folds", folds, 0) <= min(sizes):
         raise ValueError(
             f"folds must be at least 2 and at most the smallest class or sample ({min(sizes)}); it is {folds}"

@@ -13,8 +13,9 @@ from pvmincq_jax.adaptation.class_grids import by_class, check_matched, class_mo
 from pvmincq_jax.adaptation.classes import class_numbers, one_against_rest
 from pvmincq_jax.adaptation.criteria import Criterion, label_criterion, rs, rs_pv, rs_pv_cbound, rs_pv_risk
 from pvmincq_jax.adaptation.labelled import Sweep
-from pvmincq_jax.adaptation.model import PVMinCq, decision
-from pvmincq_jax.adaptation.options import grid_gammas
+from pvmincq_jax.adaptation.model import ClassNames, PVMinCq, decision
+from pvmincq_jax.adaptation.options import GridOptions, grid_gammas
+from pvmincq_jax.adaptation.own import own_grid
 from pvmincq_jax.adaptation.sweeps import MARGIN_FRACTIONS
 from pvmincq_jax.voting.families import VoterKind, on_points
 from pvmincq_jax.voting.voters import default_gammas
@@ -177,29 +178,42 @@ def _no_solution(sweeps: Sequence[Sweep]) -> str:
     return f"MinCq found no vote: {reasons}. Give other margins or gammas, or scale the features"
 
 
-def _number(value: Any) -> Any:
-    """A float, or an array with one for each class."""
+def number(value: Any) -> Any:
+    """A float, an array with one for each class, or None."""
+    if value is None:
+        return None
     return float(value) if np.ndim(value) == 0 else np.asarray(value)
 
 
 class VoteClassifier(ClassifierMixin, BaseEstimator):
     """Prediction by a fitted vote of two classes, or by one for each class, ``model_``."""
 
+    keep_sweep: bool
+
     def _learnt(self, model: PVMinCq, choice: Choice, sweep: Any) -> None:
         """Names the results that all classifiers have."""
-        self.model_, self.choice_, self.sweep_ = model, choice, sweep
+        model = model._replace(classes=ClassNames(self.classes_.tolist()))
+        self.model_, self.choice_, self.sweep_ = model, choice, sweep if self.keep_sweep else None
         self.weights_ = np.asarray(model.weights)
-        self.centers_ = getattr(model.voters, "centers", None)
-        self.gamma_ = choice.gamma if self.centers_ is not None else None
-        self.margin_, self.mu_max_ = _number(model.margin), _number(model.mu_max)
-        self.margin_fraction_ = self.margin_ / self.mu_max_
-        self.c_bound_, self.kkt_residual_ = _number(model.c_bound), _number(model.kkt_residual)
+        self.centers_, self.gamma_ = model.centers, number(model.gamma)
+        self.margin_, self.mu_max_ = number(model.margin), number(model.mu_max)
+        self.margin_fraction_ = None if self.mu_max_ is None else self.margin_ / self.mu_max_
+        self.c_bound_, self.kkt_residual_ = number(model.c_bound), number(model.kkt_residual)
 
     def _chosen(self, sweep: Sweep, labels: np.ndarray, criterion: str | Criterion) -> tuple[PVMinCq, Choice, Any]:
         """The vote at the best point of the grid, that point, and the grid, or those of each class."""
         sweeps = (sweep,) if labels.ndim == 1 else check_matched(by_class(sweep, labels), self.classes_)
         choice = chosen(sweeps, criterion)
         return class_model(sweeps, choice.grid_index), choice, sweep if labels.ndim == 1 else sweeps
+
+    def _own(self, task: Domains, criterion: str | Criterion, folds: int | None, stumps: int = 10) -> Any:
+        """What `_chosen` finds on one domain, on which every point is its own match."""
+        given: Any = self
+        margins = margin_list(given.margin, given.margin_unit)
+        gammas = gamma_list(given.gamma, task.source, given.voters)
+        count, seed = fold_count(folds, task.labels, margins.size * gammas.size), seed_of(given.random_state)
+        options = GridOptions(gammas, margins, given.margin_unit, given.voters, given.most_voters, count, seed=seed)
+        return self._chosen(own_grid(task.source, task.labels, options, stumps), task.labels, criterion)
 
     def _one_domain(self, X: Any, y: Any) -> Domains:
         """Checks a sample of one domain, and learns the names of features and classes."""
@@ -212,7 +226,8 @@ class VoteClassifier(ClassifierMixin, BaseEstimator):
 
         Above 0 it is for ``classes_[1]``; its size is the Q-margin of the paper. It is small where few voters reach a
         point, and when the margin mu that was asked for is small. The value of a row depends on that row alone. With
-        more than two classes there is a vote for each class against the rest, all of one first moment.
+        more than two classes there is a vote for each class against the rest, in [-1, 1] as well; all of one first
+        moment, but for a committee, whose members are.
 
         Args:
           X: points ``[m, d]``.

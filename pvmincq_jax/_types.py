@@ -2,7 +2,7 @@
 
 import contextlib
 import enum
-from typing import Literal
+from typing import Any, Literal
 
 import jax
 import numpy as np
@@ -43,6 +43,25 @@ _SENTENCES = {
     Status.BAD_INPUT: "the input holds NaN or infinity, labels outside [-1, 1], negative sample weights, "
     "or no weight or voter at all",
 }
+
+
+def brief(value: Any) -> str:
+    """A value in words that fit on a few lines: of arrays with more than four numbers the dtype and the shape.
+
+    Example:
+      >>> brief((np.zeros((3, 2)), np.float64(0.5), "fraction"))
+      "(float64[3, 2], 0.5, 'fraction')"
+    """
+    if isinstance(value, tuple):
+        names = getattr(value, "_fields", None)
+        if names is not None:
+            return f"{type(value).__name__}({', '.join(f'{n}={brief(part)}' for n, part in zip(names, value))})"
+        if len(value) > 4:
+            return f"({brief(value[0])}, ... {len(value)} in all)"
+        return f"({', '.join(map(brief, value))}{',' if len(value) == 1 else ''})"
+    if not hasattr(value, "dtype") or isinstance(value, jax.core.Tracer):
+        return repr(value)
+    return f"{value.dtype}{list(value.shape)}" if value.size > 4 else repr(np.asarray(value).tolist())
 
 
 def common_dtype(*arrays: ArrayLike) -> np.dtype:

@@ -1,112 +1,82 @@
 """MinCq and PV-MinCq as scikit-learn classifiers.
 
-`MinCqClassifier` learns on one domain, `PVMinCqClassifier` adapts to a second one without labels. Both take labels of
-any kind, two classes or more, compute in float64 whatever JAX's precision, and choose by validation what is not given.
-They fill all cores with threads of their own and compile nothing, as a rule.
+`MinCqClassifier` learns on one domain. Two adapt to a second one without labels: `PVMinCqClassifier` by the paper's
+form, which carries labels to the target points, and `PVTransportClassifier` by ours, which moves source points and
+stands larger shifts. All take labels of any kind, two classes or more, compute in float64 whatever JAX's precision, and
+choose by validation what is not given.
 
 They need scikit-learn, which nothing else does on import but `pvmincq_jax.scorers`: ``pip install
 'pvmincq-jax[sklearn]'``.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from pvmincq_jax._one_domain import MinCqClassifier
-from pvmincq_jax._sklearn import (
-    Domains,
-    Given,
-    VoteClassifier,
-    draw_count,
-    fold_count,
-    gamma_list,
-    listed,
-    margin_list,
-    seed_of,
-    signs,
-    source_rows,
-    validate_data,
-)
+from pvmincq_jax._sklearn import Domains, Given, draw_count, fold_count, gamma_list, margin_list, seed_of
+from pvmincq_jax._two_domains import AdaptedClassifier, one_form
 from pvmincq_jax._types import MarginUnit, RadiusUnit
-from pvmincq_jax.adaptation.choice import Choice
 from pvmincq_jax.adaptation.class_grids import fit_transport_classes
-from pvmincq_jax.adaptation.committee import PART, at_rest
-from pvmincq_jax.adaptation.model import PVMinCq
-from pvmincq_jax.adaptation.moved_criteria import transport_criterion
+from pvmincq_jax.adaptation.committee import PART
+from pvmincq_jax.adaptation.moved_criteria import at_rest, transport_criterion
 from pvmincq_jax.adaptation.moves import Moves
 from pvmincq_jax.adaptation.options import GridOptions
-from pvmincq_jax.adaptation.own import own_grid
 from pvmincq_jax.adaptation.ratio import Ratio
 from pvmincq_jax.adaptation.seats import MOST_VOTERS, Centers
 from pvmincq_jax.adaptation.sweeps import label_grid
 from pvmincq_jax.adaptation.transport_sweeps import MARGIN_FRACTIONS as MOVED_FRACTIONS
 from pvmincq_jax.adaptation.validate import fit_transport_validated
-from pvmincq_jax.matching.curve import PV_LEVELS, grid_radii
+from pvmincq_jax.matching.curve import PV_LEVELS
 from pvmincq_jax.matching.space import Metric
 from pvmincq_jax.voting.families import VoterKind, on_points
 
-__all__ = ["MinCqClassifier", "PVMinCqClassifier"]
+__all__ = ["MinCqClassifier", "PVMinCqClassifier", "PVTransportClassifier"]
 
 
-class PVMinCqClassifier(VoteClassifier):
+class PVMinCqClassifier(AdaptedClassifier):
     """A majority vote for a target domain without labels, learnt from a labelled source domain (Algorithm 3).
 
     Source and target points within a radius are matched, the labels are carried over, and MinCq learns on the target
-    points that got one; or, in the form "transport", source points move to their matched target points and MinCq
-    learns there. Radius, margin and gamma that are not given are chosen without target labels.
+    points that got one: `pvmincq_jax.fit_validated`, for labels of any kind. Radius, margin and gamma that are not
+    given are chosen without target labels.
 
     `fit` takes both domains in one array with ``sample_domain`` (0 or above: source, below 0: target), as skada does;
     `fit_domains` takes them apart, as ADAPT does. Several sources, or several targets, are pooled. Labels of target
     rows are never read: they may be anything. **Without any domain information the data is one domain**: every point is
-    its own match, PV is 0, the radius plays no part, and the vote is that of `MinCqClassifier` over Gaussian kernels.
+    its own match, PV is 0, the radius plays no part, and the vote is that of `MinCqClassifier`.
 
-    The votes of the grid are solved to 1e-3, which is what a criterion can see, on all cores; a committee (``part``) is
-    made of these, and a single chosen vote is solved to 1e-7. `pvmincq_jax.fit_validated` and
-    `pvmincq_jax.fit_transport_validated` with ``exact=True`` solve all of them to 1e-7.
+    The votes of the grid are solved to 1e-3, which is what a criterion can see, and the chosen one to 1e-7.
 
     What changes with the size of the samples: at most ``most_voters`` kernels vote, so that up to 300 points each has
-    its own; from 750 points on, or 3 000 in the label form, matchings are averaged over fewer draws; criteria ask some
-    1 000 target points for their neighbours; and from 5 800 points a domain on, the transport form leaves out radii
-    beyond the bottleneck radius that would reach more than 2^25 pairs.
+    its own; from 3 000 points on matchings are averaged over fewer draws; and criteria ask some 1 000 target points for
+    their neighbours.
 
     Args:
-      form: "transport" for `pvmincq_jax.fit_transport_validated`, which is not in the paper and stands larger shifts;
-        "label" for the paper's.
-      radius: of the matching; a number, a list to choose from, or None: see `pvmincq_jax.transport_sweep`, and for the
-        label form radii at ten levels of PV.
+      radius: of the matching; a number, a list to choose from, or None for radii at ten levels of PV.
       margin: mu; a number, a list, or None.
       gamma: of the Gaussian kernels; a number, a list, or None for 1/2, 2 and 8 over the median squared distance
         within the target.
       radius_unit: how to read ``radius``: "absolute", "pv" or "bottleneck", see `pvmincq_jax.grid_radii`.
       margin_unit: "fraction" of the largest margin that the self-labels allow, in (0, 1], or "absolute".
-      draws: how many random maximum matchings are averaged; 1 for the paper's single one. None for 16, or 64 for the
-        transport form, and fewer from 3 000 points on (750 for the transport form): down to a quarter at four times
-        as many.
-      criterion: what is minimised over the grid: "label_criterion" (None), "rs_pv_cbound", "rs_pv" (the
-        paper's), "rs_pv_risk", "rs", or a function from a `pvmincq_jax.Sweep` to scores. For the transport form,
-        None for `pvmincq_jax.transport_criterion`, or a function from a `pvmincq_jax.TransportSweep`.
+      draws: how many random maximum matchings are averaged; 1 for the paper's single one. None for 16, and fewer from
+        3 000 points on: down to a quarter at four times as many.
+      criterion: what is minimised over the grid: "label_criterion" (None), "rs_pv_cbound", "rs_pv" (the paper's),
+        "rs_pv_risk", "rs", or a function from a `pvmincq_jax.Sweep` to scores. With more than two classes a function
+        gets the grid of each class against the rest, and half the sum of its scores counts.
       voters: "rbf" for Gaussian kernels, "stumps" for ten decision stumps per feature, a list of functions from points
         to values in [-1, 1], or a family such as `pvmincq_jax.StumpVoters`.
-      centers: where kernels sit: on "target" points (those matched), "source" points, or "both". In the transport form
-        they sit on the moved points.
+      centers: where kernels sit: on "target" points (those matched), "source" points, or "both".
       most_voters: how many kernels at most; see `pvmincq_jax.pv_mincq`.
       metric: of the matching, see `pvmincq_jax.match`.
       folds: of the source, for the source risk; fewer if the smallest class has fewer points. None for 5, or 2 with
         more than two classes.
       random_state: of folds and matchings: a seed, a `numpy.random.RandomState`, or None.
-      own_scale: for the transport form: whether the grid also holds maps that bring each feature to the target's mean
-        and deviation first, which suits domains that differ in units, offsets or size, class by class alike; None:
-        unless radii are given.
-      even: for the transport form: whether the smaller sample is repeated to the size of the larger one.
-      ratio: for the transport form: the share of ``classes_[1]`` in the target, or with more than two classes the
-        shares of all ``classes_``; "source" if they are those of the source; or, of two classes, "estimated", which
-        takes several times as long, see `pvmincq_jax.estimate_ratio`.
-      part: for the transport form: of the grid that votes, see `pvmincq_jax.committee`; None for the best point alone.
+      keep_sweep: whether the whole grid stays with the classifier, and is pickled with it.
 
     Attributes:
-      adapted_: whether the best point of the grid adapts; False with one domain, or where the source as it is was
-        judged best.
+      adapted_: whether there were two domains to adapt.
       classes_: the classes of the source. With c > 2 of them there is a vote for each against the rest, in which the
         class weighs as much as all others together, and one radius, gamma and margin for all; labels and weights below
         have c rows, and mu, mu_max, C-bound and residual are ``[c]``.
@@ -115,16 +85,17 @@ class PVMinCqClassifier(VoteClassifier):
       target_: the target sample ``[m_t, d]``.
       pairs_: who carried its label to whom: rows of ``source_``, rows of ``target_``, share of the draws.
       pv_: the perturbed variation at the radius.
-      self_labels_: of the target points ``[m_t]`` in [-1, 1]; in the transport form, the labels of the moved source
-        points ``[m_s]``, which are the ``centers_``.
+      self_labels_: of the target points ``[m_t]`` in [-1, 1].
       self_label_weights_: how far each of these points counts; 0 for one without a match.
       radius_, gamma_: chosen or given; the radius is 0 with one domain, gamma None without kernels.
-      margin_: mu, absolute; ``margin_fraction_`` is mu / mu_max.
+      margin_: the first moment of the vote on the points learnt from: mu, absolute. With more than two classes all have
+        the smallest of their margins.
       mu_max_: the largest margin that the self-labels allow.
+      margin_fraction_: margin_ / mu_max_.
       criterion_: its value over the grid ``[r, g, k]``; NaN if there was nothing to choose.
       choice_: the chosen point, a `pvmincq_jax.Choice`.
-      sweep_: all figures of the grid, a `pvmincq_jax.Sweep` or `pvmincq_jax.TransportSweep`; or one for each class,
-        of how far it is ahead of the best other one.
+      sweep_: all figures of the grid, a `pvmincq_jax.Sweep`; or one for each class, of how far it is ahead of the best
+        other one. None without ``keep_sweep``.
       c_bound_: of the vote on the points that it learnt from.
       kkt_residual_: how far the weights are from optimal, relative.
       weights_: of the voters ``[n]``, or ``[c, n]``, each row scaled to the smallest of the classes' margins.
@@ -151,13 +122,10 @@ class PVMinCqClassifier(VoteClassifier):
       ['blue' 'red'] True
     """
 
-    # Metadata routing: pipelines and searches hand the domains on to `fit` without being asked.
-    __metadata_request__fit = {"sample_domain": True}  # noqa: RUF012
-
+    @one_form
     def __init__(
         self,
         *,
-        form: Literal["label", "transport"] = "transport",
         radius: Given = None,
         margin: Given = None,
         gamma: Given = None,
@@ -171,17 +139,9 @@ class PVMinCqClassifier(VoteClassifier):
         metric: Metric = "euclidean",
         folds: int | None = None,
         random_state: Any = 0,
-        own_scale: bool | None = None,
-        even: bool = True,
-        ratio: Ratio | Sequence[float] = "source",
-        part: float | None = PART,
+        keep_sweep: bool = True,
     ) -> None:
         """Keeps the parameters; `fit` checks them."""
-        self.own_scale = own_scale
-        self.even = even
-        self.ratio = ratio
-        self.part = part
-        self.form = form
         self.radius = radius
         self.margin = margin
         self.gamma = gamma
@@ -195,118 +155,155 @@ class PVMinCqClassifier(VoteClassifier):
         self.metric = metric
         self.folds = folds
         self.random_state = random_state
-
-    def fit(self, X: Any, y: Any, sample_domain: Any = None) -> "PVMinCqClassifier":
-        """Learns the vote.
-
-        Args:
-          X: points of both domains ``[m, d]``, dense.
-          y: labels ``[m]``; those of target rows are not read.
-          sample_domain: 0 or above for source rows, below 0 for target rows ``[m]``; None if there is one domain.
-
-        Returns: the classifier itself.
-        """
-        if sample_domain is None:
-            return self._fit(self._one_domain(X, y))
-        X = validate_data(self, X, dtype=np.float64)
-        source = source_rows(sample_domain, len(X))
-        if y is None or np.shape(y)[:1] != (len(X),):
-            raise ValueError(
-                f"y must have one entry per row of X ({len(X)}), whatever it is for target rows; its shape is "
-                f"{np.shape(y)}"
-            )
-        # Taken out first: in one array, text or NaN in target rows would turn the source's labels into text or floats.
-        known = (
-            [label for label, kept in zip(y, source) if kept] if isinstance(y, list | tuple) else np.asarray(y)[source]
-        )
-        self.classes_, labels = signs(known)
-        return self._fit(Domains(X[source], labels, X[~source], False))
-
-    def fit_domains(self, Xs: Any, ys: Any, Xt: Any) -> "PVMinCqClassifier":
-        """Learns the vote from two samples.
-
-        Args:
-          Xs: source points ``[m_s, d]``, dense.
-          ys: their labels ``[m_s]``.
-          Xt: target points ``[m_t, d]``.
-
-        Returns: the classifier itself.
-        """
-        Xs, ys = validate_data(self, Xs, ys, dtype=np.float64)
-        Xt = validate_data(self, Xt, dtype=np.float64, reset=False)
-        self.classes_, labels = signs(ys)
-        return self._fit(Domains(Xs, labels, Xt, False))
+        self.keep_sweep = keep_sweep
 
     def _fit(self, task: Domains) -> "PVMinCqClassifier":
-        if self.form not in ("label", "transport"):
-            raise ValueError(f"form must be 'label' or 'transport'; it is {self.form!r}")
-        moving = self.form == "transport" and not task.single
-        found = self._transport(task) if moving else self._label(task)
-        self._learnt(*found)
-        model, choice, _ = found
-        grid = self.sweep_ if task.labels.ndim == 1 else self.sweep_[0]
-        self.adapted_ = not task.single and not bool(at_rest(grid)[choice.grid_index[0]])
-        self.criterion_ = choice.scores
-        self.source_, self.source_labels_, self.target_ = task.source, task.labels, task.target
-        self.radius_, self.pv_, self.pairs_ = float(model.radius), float(model.pv), model.pairs
-        self.self_labels_, self.self_label_weights_ = np.asarray(model.labels), np.asarray(model.label_weights)
-        return self
-
-    def _label(self, task: Domains) -> tuple[PVMinCq, Choice, Any]:
-        """The paper's form: labels are carried to the target points."""
+        criterion = "label_criterion" if self.criterion is None else self.criterion
+        if task.single:
+            return self._named(task, *self._own(task, criterion, self.folds))
         margins = margin_list(self.margin, self.margin_unit)
         gammas = gamma_list(self.gamma, task.target, self.voters)
-        radii = np.zeros(1) if task.single else self._radii(task, PV_LEVELS, "pv")
+        radii = self._radii(task, PV_LEVELS, "pv")
         draws, seed = draw_count(self.draws, 16, len(task.target)), seed_of(self.random_state)
         folds = fold_count(self.folds, task.labels, margins.size * gammas.size * radii.size)
         options = GridOptions(
             gammas, margins, self.margin_unit, self.voters, self.most_voters, folds, draws, seed, exact=False
         )
-        if task.single:
-            sweep = own_grid(task.source, task.labels, options)
-        else:
-            sweep = label_grid(task.source, task.labels, task.target, radii, self.centers, self.metric, options)
-        return self._chosen(sweep, task.labels, "label_criterion" if self.criterion is None else self.criterion)
+        sweep = label_grid(task.source, task.labels, task.target, radii, self.centers, self.metric, options)
+        return self._named(task, *self._chosen(sweep, task.labels, criterion))
 
-    def _transport(self, task: Domains) -> tuple[PVMinCq, Choice, Any]:
-        """Source points move to their matched target points and keep their labels."""
+
+class PVTransportClassifier(AdaptedClassifier):
+    """A majority vote for a target domain without labels, learnt on source points that move there. Not in the paper.
+
+    Source points move to the mean of the target points that they are matched with, keep their labels, and MinCq learns
+    there: `pvmincq_jax.fit_transport_validated`, for labels of any kind, which stands larger shifts than the paper's
+    form. Radius, margin and gamma that are not given are chosen without target labels, and the best part of the grid
+    votes. Samples, domains and labels are as in `PVMinCqClassifier`, and one domain, too: it has the vote that
+    `PVMinCqClassifier` has there, and what is said of maps and the criterion plays no part.
+
+    The votes of the grid are solved to 1e-3, which is what a criterion can see; a committee (``part``) is made of
+    these, and a single chosen vote is solved to 1e-7.
+
+    What changes with the size of the samples: at most ``most_voters`` kernels vote, so that up to 300 points each has
+    its own; from 750 points on matchings are averaged over fewer draws; criteria ask some 1 000 target points for their
+    neighbours; and from 5 800 points a domain on, radii beyond the bottleneck radius that would reach more than 2^25
+    pairs are left out.
+
+    Args:
+      radius: of the matching; a number, a list to choose from, or None: see `pvmincq_jax.transport_sweep`.
+      margin, gamma, radius_unit, margin_unit, voters, metric, random_state, keep_sweep: as in `PVMinCqClassifier`.
+      draws: how many random maximum matchings are averaged. None for 64, and fewer from 750 points on: down to a
+        quarter at four times as many.
+      criterion: what is minimised over the grid: None for `pvmincq_jax.transport_criterion`, or a function from a
+        `pvmincq_jax.TransportSweep` to scores; with more than two classes as in `PVMinCqClassifier`.
+      most_voters: how many kernels at most, on the moved points; see `pvmincq_jax.pv_mincq`.
+      own_scale: whether the grid also holds maps that bring each feature to the target's mean and deviation first,
+        which suits domains that differ in units, offsets or size, class by class alike; None: unless radii are given.
+      even: whether the smaller sample is repeated to the size of the larger one.
+      ratio: the share of ``classes_[1]`` in the target, or with more than two classes the shares of all ``classes_``;
+        "source" if they are those of the source; or, of two classes, "estimated", which takes several times as long,
+        see `pvmincq_jax.estimate_ratio`.
+      part: of the grid that votes, see `pvmincq_jax.committee`; None for the best point alone.
+
+    Attributes:
+      adapted_: whether the best point of the grid adapts; False with one domain, or where the source as it is was
+        judged best.
+      sweep_: all figures of the grid, a `pvmincq_jax.TransportSweep`, or one for each class.
+      self_labels_, self_label_weights_: the labels of the moved source points ``[m_s]``, and how far each counts.
+      radius_, gamma_, mu_max_, margin_fraction_, kkt_residual_: None for a committee of several votes; the radius and
+        gamma of its best member are in ``choice_``.
+      margin_, c_bound_: of the vote on the points that it learnt from; of a committee on those of its best member,
+        whose pairs, PV and labels are in ``pairs_``, ``pv_`` and ``self_labels_``.
+
+      All others are as in `PVMinCqClassifier`.
+
+    Example:
+      >>> import numpy as np
+      >>> from pvmincq_jax.estimators import PVTransportClassifier
+      >>> rng = np.random.default_rng(0)
+      >>> ys = np.repeat(["blue", "red"], 20)
+      >>> Xs = rng.normal(size=(40, 2)) * 0.3 + np.where(ys == "red", 1.0, -1.0)[:, None]
+      >>> Xt = Xs + np.array([2.5, 0.0])
+      >>> model = PVTransportClassifier(draws=8).fit_domains(Xs, ys, Xt)
+      >>> print((model.predict(Xt) == ys).mean(), model.adapted_)
+      1.0 True
+    """
+
+    @one_form
+    def __init__(
+        self,
+        *,
+        radius: Given = None,
+        margin: Given = None,
+        gamma: Given = None,
+        radius_unit: RadiusUnit = "absolute",
+        margin_unit: MarginUnit = "fraction",
+        draws: int | None = None,
+        criterion: Callable[[Any], np.ndarray] | None = None,
+        voters: VoterKind = "rbf",
+        most_voters: int = MOST_VOTERS,
+        metric: Metric = "euclidean",
+        random_state: Any = 0,
+        keep_sweep: bool = True,
+        own_scale: bool | None = None,
+        even: bool = True,
+        ratio: Ratio | Sequence[float] = "source",
+        part: float | None = PART,
+    ) -> None:
+        """Keeps the parameters; `fit` checks them."""
+        self.radius = radius
+        self.margin = margin
+        self.gamma = gamma
+        self.radius_unit = radius_unit
+        self.margin_unit = margin_unit
+        self.draws = draws
+        self.criterion = criterion
+        self.voters = voters
+        self.most_voters = most_voters
+        self.metric = metric
+        self.random_state = random_state
+        self.keep_sweep = keep_sweep
+        self.own_scale = own_scale
+        self.even = even
+        self.ratio = ratio
+        self.part = part
+
+    def _fit(self, task: Domains) -> "PVTransportClassifier":
+        if task.single:
+            return self._named(task, *self._own(task, "label_criterion", None))
         criterion = transport_criterion if self.criterion is None else self.criterion
         if not callable(criterion):
-            raise ValueError(
-                f"criterion must be None or a function of a TransportSweep in the transport form; it is {criterion!r}"
-            )
+            raise ValueError(f"criterion must be None or a function of a TransportSweep; it is {criterion!r}")
         gammas = gamma_list(self.gamma, task.target, self.voters)
         margins = margin_list(self.margin, self.margin_unit, MOVED_FRACTIONS)
         radii = None if self.radius is None else self._radii(task, (), self.radius_unit)
         draws, seed = draw_count(self.draws, 64, len(task.source)), seed_of(self.random_state)
+        maps: Any = {
+            "own_scale": self.own_scale,
+            "even": self.even,
+            "draws": draws,
+            "seed": seed,
+            "metric": self.metric,
+        }
         judged: Any = {"criterion": criterion, "ratio": self.ratio, "part": self.part}
         if task.labels.ndim == 2:
-            moves = Moves(radii, own_scale=self.own_scale, even=self.even, draws=draws, seed=seed, metric=self.metric)
             options = GridOptions(
                 gammas, margins, self.margin_unit, self.voters, self.most_voters, seed=seed, exact=False
             )
-            return fit_transport_classes(*task[:3], moves, options, names=self.classes_, **judged)
-        return fit_transport_validated(
-            *task[:3],
-            radii=radii,
-            margins=margins,
-            gammas=gammas if on_points(self.voters) else None,
-            draws=draws,
-            seed=seed,
-            voters=self.voters,
-            most_voters=self.most_voters,
-            margin_unit=self.margin_unit,
-            metric=self.metric,
-            own_scale=self.own_scale,
-            even=self.even,
-            **judged,
-        )
-
-    def _radii(self, task: Domains, default: Sequence[float], default_unit: RadiusUnit) -> np.ndarray:
-        """Absolute radii, increasing; 0, where the samples share points, is the smallest number above it."""
-        unit = default_unit if self.radius is None else self.radius_unit
-        values = listed("radius", self.radius, lambda: default)
-        if unit != "pv" and np.any(values == 0):
-            raise ValueError(f"radius must be above 0; it is {self.radius!r}")
-        radii = grid_radii(task.source, task.target, values, unit, self.metric)
-        return np.unique(np.maximum(radii, np.finfo(float).tiny))
+            learnt = fit_transport_classes(*task[:3], Moves(radii, **maps), options, names=self.classes_, **judged)
+        else:
+            learnt = fit_transport_validated(
+                *task[:3],
+                radii=radii,
+                margins=margins,
+                gammas=gammas if on_points(self.voters) else None,
+                voters=self.voters,
+                most_voters=self.most_voters,
+                margin_unit=self.margin_unit,
+                **maps,
+                **judged,
+            )
+        _, choice, sweep = learnt
+        grid = sweep if task.labels.ndim == 1 else sweep[0]
+        return self._named(task, *learnt, adapted=not bool(at_rest(grid)[choice.grid_index[0]]))

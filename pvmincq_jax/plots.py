@@ -1,4 +1,4 @@
-"""Pictures of a fitted `pvmincq_jax.estimators.PVMinCqClassifier`: who labelled whom, and what the choice was made by.
+"""Pictures of a fitted classifier of two domains: who labelled whom, and what the choice was made by.
 
 matplotlib is imported when a picture is drawn: ``pip install 'pvmincq-jax[plots]'``. Classes are told apart by
 shape as well as by colour.
@@ -16,6 +16,8 @@ _TWO = (
     {"marker": "o", "color": "#08306b", "edgecolor": "#08306b"},
 )
 _MARKERS = "osD^v<>pP*hX"
+# By how much scores differ that have a logarithmic scale, and up to which multiple of the least it goes.
+_WIDE, _MOST = 10, 1000
 
 
 def _axis(ax: Any, size: tuple[float, float]) -> Any:
@@ -30,8 +32,8 @@ def _axis(ax: Any, size: tuple[float, float]) -> Any:
 def _fitted(estimator: Any) -> None:
     if not hasattr(estimator, "pairs_"):
         raise ValueError(
-            f"estimator must be a fitted PVMinCqClassifier; this {type(estimator).__name__} has no pairs_. Call fit "
-            "or fit_domains first"
+            f"estimator must be a fitted PVMinCqClassifier or PVTransportClassifier; this {type(estimator).__name__} "
+            "has no pairs_. Call fit or fit_domains first"
         )
 
 
@@ -50,13 +52,19 @@ def _classes(estimator: Any) -> list[tuple[Any, np.ndarray, dict[str, str]]]:
     return list(zip(names, labels > 0, looks))
 
 
+def _name(label: Any) -> str:
+    """A class as a reader would write it: 1, not 1.0."""
+    return f"{label:g}" if isinstance(label, float | np.floating) else str(label)
+
+
 def plot_transfer(estimator: Any, *, features: tuple[int, int] = (0, 1), ax: Any = None) -> Any:
     """Draws how labels went from source to target: an arrow for each matched pair, the darker the more often drawn.
 
-    Source points carry their class; target points are crosses, faint where no label arrived (section 3.2).
+    Source points carry their class; target points are crosses, faint where no label arrived (section 3.2). Of a
+    committee it is the map of the best member; where nobody was matched, there is no arrow.
 
     Args:
-      estimator: a fitted `pvmincq_jax.estimators.PVMinCqClassifier`.
+      estimator: a fitted `pvmincq_jax.estimators.PVMinCqClassifier` or `pvmincq_jax.estimators.PVTransportClassifier`.
       features: the two columns to draw.
       ax: a matplotlib axis, or None for a new figure.
 
@@ -78,20 +86,25 @@ def plot_transfer(estimator: Any, *, features: tuple[int, int] = (0, 1), ax: Any
     source, target = estimator.source_[:, columns], estimator.target_[:, columns]
     pairs = estimator.pairs_
     matched = np.isin(np.arange(len(target)), pairs.target)
-    starts, ends = source[pairs.source], target[pairs.target]
-    shade = 0.15 + 0.75 * pairs.weights / np.max(pairs.weights)
-    arrows: dict[str, Any] = {"angles": "xy", "scale_units": "xy", "scale": 1, "width": 0.0025}
-    ax.quiver(*starts.T, *(ends - starts).T, color="black", alpha=shade, zorder=0, **arrows)
+    if np.any(matched):
+        starts, ends = source[pairs.source], target[pairs.target]
+        shade = 0.15 + 0.75 * pairs.weights / np.max(pairs.weights)
+        arrows: dict[str, Any] = {"angles": "xy", "scale_units": "xy", "scale": 1, "width": 0.0025}
+        ax.quiver(*starts.T, *(ends - starts).T, color="black", alpha=shade, zorder=0, **arrows)
     for name, rows, look in _classes(estimator):
-        ax.scatter(*source[rows].T, s=22, linewidths=0.5, label=f"source, class {name}", **look)
+        ax.scatter(*source[rows].T, s=22, linewidths=0.5, label=f"source, class {_name(name)}", **look)
     crosses: dict[str, Any] = {"marker": "x", "s": 24, "linewidths": 0.9}
-    ax.scatter(*target[matched].T, color="black", label="target, matched", **crosses)
-    if not np.all(matched):
-        ax.scatter(*target[~matched].T, color="0.7", label="target, unmatched", **crosses)
+    for rows, shown, told in ((matched, "black", "matched"), (~matched, "0.7", "unmatched")):
+        if np.any(rows):
+            ax.scatter(*target[rows].T, color=shown, label=f"target, {told}", **crosses)
     names = getattr(estimator, "feature_names_in_", [f"feature {i}" for i in range(count)])
     ax.set(xlabel=str(names[columns[0]]), ylabel=str(names[columns[1]]))
-    told = f"{int(np.sum(matched))} of {len(target)} target points matched"
-    ax.set_title(f"radius {estimator.radius_:.2f}: PV = {estimator.pv_:.2f}, {told}", fontsize="medium")
+    if np.any(matched):
+        told = f"{int(np.sum(matched))} of {len(target)} target points matched"
+        title = f"radius {estimator.choice_.radius:.2f}: PV = {estimator.pv_:.2f}, {told}"
+    else:
+        title = "nobody is matched: the source " + ("on the target's scale" if estimator.adapted_ else "as it is")
+    ax.set_title(title, fontsize="medium")
     ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.13), ncols=2, frameon=False, fontsize="small")
     return ax
 
@@ -99,8 +112,13 @@ def plot_transfer(estimator: Any, *, features: tuple[int, int] = (0, 1), ax: Any
 def plot_criterion(estimator: Any, *, ax: Any = None) -> Any:
     """Draws the criterion over radii and margins, at the chosen gamma; the chosen point is framed (section 3.4).
 
+    Rows are in the order of the radii. Those of the transport form come in two runs, the upper one of maps from the
+    source on the target's scale, marked by a star. Scores above 0 that differ by more than ten times have a logarithmic
+    scale, and all that are more than a thousand times the least one colour.
+
     Args:
-      estimator: a fitted `pvmincq_jax.estimators.PVMinCqClassifier` that had something to choose.
+      estimator: a fitted `pvmincq_jax.estimators.PVMinCqClassifier` or `pvmincq_jax.estimators.PVTransportClassifier`
+        that had something to choose, and kept its sweep.
       ax: a matplotlib axis, or None for a new figure.
 
     Returns: the axis.
@@ -114,28 +132,40 @@ def plot_criterion(estimator: Any, *, ax: Any = None) -> Any:
     """
     _fitted(estimator)
     choice = estimator.choice_
+    if estimator.sweep_ is None:
+        raise ValueError("estimator has not kept its grid: fit it with keep_sweep=True")
     # The classes share radii, margins and PV.
     sweep = estimator.sweep_ if len(estimator.classes_) == 2 else estimator.sweep_[0]
+    scaled = [bool(one.own_scale) for one in getattr(sweep, "transports", ())] or [False] * len(sweep.radii)
+    order = np.lexsort((sweep.radii, scaled))
     row, gamma, column = choice.grid_index
-    scores = np.where(np.isfinite(choice.scores), choice.scores, np.nan)[:, gamma, :]
+    row = int(np.flatnonzero(order == row)[0])
+    scores = np.where(np.isfinite(choice.scores), choice.scores, np.nan)[order, gamma, :]
     if np.all(np.isnan(scores)):
         raise ValueError(
             "there is no criterion to draw: radius, margin and gamma were given. Leave one of them out, or list values"
         )
     ax = _axis(ax, (1.6 + 1.1 * scores.shape[1] + 1.6, 1.4 + 0.42 * scores.shape[0]))
-    image = ax.imshow(scores, origin="lower", aspect="auto", cmap="Greys")
-    middle = np.nanmin(scores) + 0.55 * (np.nanmax(scores) - np.nanmin(scores))
-    for (r, k), score in np.ndenumerate(scores):
-        text = "-" if np.isnan(score) else f"{score:.3f}"
-        ax.text(k, r, text, ha="center", va="center", fontsize=8, color="white" if score > middle else "black")
+    from matplotlib.colors import LogNorm, Normalize
     from matplotlib.patches import Rectangle
+
+    least, most = float(np.nanmin(scores)), float(np.nanmax(scores))
+    wide = least > 0 and most > _WIDE * least
+    norm = LogNorm(least, min(most, _MOST * least), clip=True) if wide else Normalize(least, most)
+    image = ax.imshow(scores, origin="lower", aspect="auto", cmap="Greys", norm=norm)
+    for (r, k), score in np.ndenumerate(scores):
+        text = "-" if np.isnan(score) else f"{score:.3f}" if score < 10 else f"{score:.2g}"
+        dark = not np.isnan(score) and float(norm(score)) > 0.55
+        ax.text(k, r, text, ha="center", va="center", fontsize=8, color="white" if dark else "black")
 
     frame = Rectangle((column - 0.5, row - 0.5), 1, 1, fill=False, linewidth=2.5, edgecolor="tab:red", clip_on=False)
     ax.add_patch(frame)
     ax.set_xticks(range(len(sweep.margins)), [f"{margin:g}" for margin in sweep.margins])
-    ax.set_yticks(range(len(sweep.radii)), [f"{r:.2f} ({pv:.2f})" for r, pv in zip(sweep.radii, sweep.pv)])
+    rows = [f"{sweep.radii[r]:.2f} ({sweep.pv[r]:.2f})" if sweep.radii[r] else "none" for r in order]
+    ax.set_yticks(range(len(order)), [name + "*" * scaled[r] for r, name in zip(order, rows)])
     of = ", as a fraction of the largest" if sweep.margin_unit == "fraction" else ""
-    ax.set(xlabel=f"margin{of}", ylabel="radius (and its PV)")
-    ax.set_title(f"criterion at gamma {choice.gamma:.3g}; framed: chosen", fontsize="medium")
-    ax.figure.colorbar(image, ax=ax, pad=0.02)
+    ax.set(xlabel=f"margin{of}", ylabel="radius (and its PV)" + (", *on the target's scale" if any(scaled) else ""))
+    at = "" if np.isnan(choice.gamma) else f" at gamma {choice.gamma:.3g}"
+    ax.set_title(f"criterion{at}; framed: chosen", fontsize="medium")
+    ax.figure.colorbar(image, ax=ax, pad=0.02, extend="max" if wide and most > _MOST * least else "neither")
     return ax

@@ -12,7 +12,7 @@ from pvmincq_jax.adaptation.class_grids import by_class, class_scores
 from pvmincq_jax.adaptation.classes import ahead, as_heavy, one_against_rest
 from pvmincq_jax.adaptation.options import GridOptions
 from pvmincq_jax.adaptation.own import own_grid
-from pvmincq_jax.estimators import MinCqClassifier, PVMinCqClassifier
+from pvmincq_jax.estimators import MinCqClassifier, PVMinCqClassifier, PVTransportClassifier
 from pvmincq_jax.plots import plot_criterion, plot_transfer
 from pvmincq_jax.scorers import ReverseValidationScorer, RsPvScorer
 from tests.problems import clarabel_objective
@@ -42,7 +42,8 @@ def task():
 def adapted(request, task):
     """One vote for each class: that of the chosen point alone."""
     source, numbers, target, _ = task
-    model = PVMinCqClassifier(form=request.param, **GRID, folds=2, draws=4, part=None)
+    label = request.param == "label"
+    model = PVMinCqClassifier(**GRID, draws=4, folds=2) if label else PVTransportClassifier(**GRID, draws=4, part=None)
     return model.fit_domains(source, NAMES[numbers], target)
 
 
@@ -64,7 +65,7 @@ def test_it_adapts_and_predicts_the_largest_vote(task, adapted):
 
 def test_weights_are_those_of_each_class_against_the_rest(task, adapted):
     """`mincq` on each class by hand, and Clarabel's objective; the class weighs as much as the rest."""
-    points = adapted.target_ if adapted.form == "label" else np.asarray(adapted.centers_)
+    points = adapted.target_ if isinstance(adapted, PVMinCqClassifier) else np.asarray(adapted.centers_)
     votes = adapted.model_.voters.votes(points)
     factor, mask = pvm.vote_factor(votes), adapted.self_label_weights_ > 0
     for k in range(4):
@@ -74,26 +75,27 @@ def test_weights_are_those_of_each_class_against_the_rest(task, adapted):
         shares, labels = mass.sum(axis=0), np.divide(mass[0] - mass[1], mass.sum(axis=0), where=mask, out=np.zeros(60))
         assert np.sum(shares * labels) == pytest.approx(0, abs=1e-12)
         given = {"sample_weights": shares, "voter_mask": mask, "factor": factor}
-        by_hand = pvm.mincq(votes, labels, adapted.margin_[k], **given)
-        scale = np.min(adapted.margin_) / adapted.margin_[k]
+        asked = adapted.choice_.margin * adapted.mu_max_[k]
+        by_hand = pvm.mincq(votes, labels, asked, **given)
+        scale = adapted.margin_[k] / asked
         expected = scale * votes @ np.asarray(by_hand.weights)
         np.testing.assert_allclose(adapted.decision_function(points)[:, k], expected, atol=1e-5 * adapted.margin_.min())
         assert adapted.c_bound_[k] == pytest.approx(float(by_hand.c_bound), abs=1e-7)
         active, weights = votes[:, mask], adapted.weights_[k][mask] / scale
         margins = active.T @ (shares * labels)
         assert adapted.mu_max_[k] == pytest.approx(np.mean(np.abs(margins)), rel=1e-10)
-        assert margins @ weights == pytest.approx(adapted.margin_[k], rel=1e-7)
-        found = shares @ (active @ weights) ** 2 / adapted.margin_[k] ** 2
-        assert found == pytest.approx(
-            clarabel_objective(active * np.sqrt(shares)[:, None], margins, adapted.margin_fraction_[k]), rel=1e-6
-        )
+        assert margins @ weights == pytest.approx(asked, rel=1e-7)
+        found = shares @ (active @ weights) ** 2 / asked**2
+        least = clarabel_objective(active * np.sqrt(shares)[:, None], margins, adapted.choice_.margin)
+        assert found == pytest.approx(least, rel=1e-6)
+    np.testing.assert_allclose(adapted.margin_, adapted.choice_.margin * np.min(adapted.mu_max_), rtol=1e-12)
 
 
 def test_a_committee_of_several_classes_is_the_mean_of_its_members(task):
     """Of each class the same members sit in it, every one in units of its margin and of its mean lead."""
     source, numbers, target, truth = task
     given = {**GRID, "draws": 4, "own_scale": False}
-    model = PVMinCqClassifier(**given, part=1.0).fit_domains(source, NAMES[numbers], target)
+    model = PVTransportClassifier(**given, part=1.0).fit_domains(source, NAMES[numbers], target)
     sweeps, scores = model.sweep_, model.criterion_
     best = model.choice_.grid_index
     leads = np.stack([sweep.target_values for sweep in sweeps])
@@ -116,7 +118,7 @@ def test_a_committee_of_several_classes_is_the_mean_of_its_members(task):
 
 def test_self_labels_are_means_over_the_same_matchings(task):
     source, numbers, target, _ = task
-    model = PVMinCqClassifier(form="label", **GIVEN, draws=5).fit_domains(source, NAMES[numbers], target)
+    model = PVMinCqClassifier(**GIVEN, draws=5).fit_domains(source, NAMES[numbers], target)
     shares = np.zeros((60, 4))
     np.add.at(shares, (model.pairs_.target, numbers[model.pairs_.source]), model.pairs_.weights)
     np.testing.assert_allclose(model.self_label_weights_, shares.sum(axis=1), atol=1e-12)
@@ -161,11 +163,9 @@ def test_criteria_are_those_of_the_predictions(task, adapted):
     cut = np.sum([pvm.neighbour_disagreement(sweep, 7) for sweep in adapted.sweep_], axis=0) / 2
     expected = np.mean([said[..., near[:, k]] != said for k in range(7)], axis=(0, -1))
     np.testing.assert_allclose(cut, expected, atol=1e-12)
-    # PV counts once, whatever the number of classes.
-    scores = class_scores(adapted.sweep_, lambda sweep: sweep.c_bound + sweep.pv[:, None, None])
-    bounds = np.sum([sweep.c_bound for sweep in adapted.sweep_], axis=0) / 2
-    np.testing.assert_allclose(scores, bounds + adapted.sweep_[0].pv[:, None, None], atol=1e-12)
-    if adapted.form == "transport":
+    scores = class_scores(adapted.sweep_, lambda sweep: sweep.c_bound)
+    np.testing.assert_allclose(scores, np.sum([sweep.c_bound for sweep in adapted.sweep_], axis=0) / 2, atol=1e-12)
+    if isinstance(adapted, PVTransportClassifier):
         moved = np.argmax([sweep.moved_values for sweep in adapted.sweep_], axis=0)
         risk = np.sum([pvm.moved_risk(sweep) for sweep in adapted.sweep_], axis=0) / 2
         for index in np.ndindex(risk.shape):
@@ -178,8 +178,8 @@ def test_shares_of_several_classes_may_be_given():
     kept = np.concatenate([np.flatnonzero(numbers == 0)[:5], np.flatnonzero(numbers > 0)])
     target = source[kept] + 0.5
     shares = np.bincount(numbers[kept]) / len(kept)
-    given = {"form": "transport", "gamma": [0.3], "draws": 4, "random_state": 0}
-    model = PVMinCqClassifier(**given, ratio=list(shares)).fit_domains(source, numbers, target)
+    given = {"gamma": [0.3], "draws": 4, "random_state": 0}
+    model = PVTransportClassifier(**given, ratio=list(shares)).fit_domains(source, numbers, target)
     for number, sweep in enumerate(model.sweep_):
         assert sweep.ratio == pytest.approx(shares[number])
         weights = np.asarray(sweep.transports[-1].weights)
@@ -187,7 +187,7 @@ def test_shares_of_several_classes_may_be_given():
     assert np.mean(model.predict(target) == numbers[kept]) > 0.9
     for ratio in ("estimated", 0.3, [0.5, 0.5], [0.5, 0.6, -0.1]):
         with pytest.raises(ValueError, match="3 shares above 0"):
-            PVMinCqClassifier(**given, ratio=ratio).fit_domains(source, numbers, target)
+            PVTransportClassifier(**given, ratio=ratio).fit_domains(source, numbers, target)
 
 
 def test_a_lead_is_above_zero_for_the_prediction_alone():
@@ -207,19 +207,17 @@ def test_a_rare_class_is_learnt_and_found():
     source, numbers = np.concatenate([source, [[8.0, 8.0]]]), np.concatenate([numbers, [3]])
     for model in (
         MinCqClassifier(margin=MARGINS, gamma=1.0).fit(source, NAMES[numbers]),
-        PVMinCqClassifier(form="label", margin=MARGINS, gamma=1.0, radius=1.5).fit_domains(
-            source, NAMES[numbers], source + 0.1
-        ),
+        PVMinCqClassifier(margin=MARGINS, gamma=1.0, radius=1.5).fit_domains(source, NAMES[numbers], source + 0.1),
     ):
         assert model.predict([[8.0, 8.0]]) == "date"
         assert model.score(source, NAMES[numbers]) > 0.9
 
 
-@pytest.mark.parametrize("form", ["label", "transport"])
-def test_a_radius_at_which_a_class_has_no_label_cannot_win(form, task):
+@pytest.mark.parametrize("classifier", [PVMinCqClassifier, PVTransportClassifier])
+def test_a_radius_at_which_a_class_has_no_label_cannot_win(classifier, task):
     source, numbers, target, _ = task
     far = source + np.where(numbers == 2, 3.0, 0.0)[:, None]
-    model = PVMinCqClassifier(form=form, radius=[0.6, 4.5], margin=0.3, gamma=1.0, folds=2, draws=2)
+    model = classifier(radius=[0.6, 4.5], margin=0.3, gamma=1.0, draws=2)
     model.fit_domains(far, NAMES[numbers], target)
     assert np.all(np.isinf(model.criterion_[0]))
     assert model.radius_ == 4.5
@@ -256,7 +254,7 @@ def test_a_model_is_kept_in_a_file(task, adapted, tmp_path):
 def test_rows_and_labels_in_another_order_are_the_same_task(task, adapted):
     source, numbers, target, _ = task
     order = np.random.default_rng(1).permutation(60)
-    other = PVMinCqClassifier(**adapted.get_params()).fit_domains(source[order], NAMES[numbers][order], target[::-1])
+    other = type(adapted)(**adapted.get_params()).fit_domains(source[order], NAMES[numbers][order], target[::-1])
     np.testing.assert_allclose(other.criterion_, adapted.criterion_, atol=1e-7)
     np.testing.assert_array_equal(other.predict(target), adapted.predict(target))
 

@@ -20,11 +20,11 @@ from sklearn.utils.estimator_checks import check_estimator
 import pvmincq_jax as pvm
 from pvmincq_jax._sklearn import gamma_list
 from pvmincq_jax.datasets import moons_task
-from pvmincq_jax.estimators import MinCqClassifier, PVMinCqClassifier
+from pvmincq_jax.estimators import MinCqClassifier, PVMinCqClassifier, PVTransportClassifier
 from tests.adaptation.test_moves import blobs
 from tests.problems import clarabel_objective
 
-GIVEN = {"form": "label", "radius": 0.6, "margin": 0.2, "gamma": 2.0}
+GIVEN = {"radius": 0.6, "margin": 0.2, "gamma": 2.0}
 # Five, as many as there are by default: the tests share their compiled programs.
 MARGINS = [0.01, 0.05, 0.1, 0.2, 0.5]
 
@@ -46,6 +46,7 @@ def adapted(both):
         # Few voters: the checks come in many sizes, and each would have a program of its own.
         pytest.param(MinCqClassifier(most_voters=30), id="MinCq"),
         pytest.param(PVMinCqClassifier(most_voters=30), id="PVMinCq"),
+        pytest.param(PVTransportClassifier(most_voters=30, keep_sweep=False), id="PVTransport"),
         pytest.param(MinCqClassifier("stumps"), id="stumps", marks=pytest.mark.long),
     ],
 )
@@ -61,7 +62,7 @@ def test_two_domains_are_the_library_s_own_fit(task):
     grid = {"radii": [0.4, 0.8], "margins": MARGINS, "gammas": [0.5, 4.0], "radius_unit": "absolute"}
     found = pvm.fit_validated(task.source, task.source_labels, task.target, seed=3, folds=3, **grid)
     given = {"radius": grid["radii"], "margin": grid["margins"], "gamma": grid["gammas"]}
-    own = PVMinCqClassifier(form="label", **given, folds=3, random_state=3)
+    own = PVMinCqClassifier(**given, folds=3, random_state=3)
     own.fit_domains(task.source, task.source_labels, task.target)
     assert own.choice_.grid_index == found.choice.grid_index
     for name in found.sweep._fields:
@@ -69,7 +70,7 @@ def test_two_domains_are_the_library_s_own_fit(task):
             np.testing.assert_allclose(getattr(own.sweep_, name), getattr(found.sweep, name), atol=1e-7)
     np.testing.assert_allclose(own.criterion_, found.choice.scores, atol=1e-7)
     for name, values in found.model._asdict().items():
-        if name not in ("pairs", "voters", "kkt_residual"):
+        if name not in ("pairs", "voters", "kkt_residual", "classes"):
             np.testing.assert_allclose(getattr(own.model_, name), values, atol=1e-7)
     jax.tree.map(np.testing.assert_array_equal, own.model_.voters, found.model.voters)
     jax.tree.map(np.testing.assert_array_equal, own.pairs_, found.model.pairs)
@@ -155,24 +156,25 @@ def test_domains_apart_or_together_are_the_same(task, both, adapted):
 
 def test_it_adapts():
     task = moons_task("50", 1001, per_class=32, test_size=200)
-    model = PVMinCqClassifier(gamma=[2.0, 8.0]).fit_domains(task.source, task.source_labels, task.target)
+    model = PVTransportClassifier(gamma=[2.0, 8.0]).fit_domains(task.source, task.source_labels, task.target)
     plain = MinCqClassifier(gamma=[2.0, 8.0]).fit(task.source, task.source_labels)
     assert model.score(task.test, task.test_labels) > plain.score(task.test, task.test_labels) + 0.1
 
 
 def test_transport_form_is_the_library_s_own_fit(task):
     found = pvm.fit_transport_validated(task.source, task.source_labels, task.target, seed=3, gammas=[2.0])
-    own = PVMinCqClassifier(form="transport", gamma=2.0, random_state=3)
+    own = PVTransportClassifier(gamma=2.0, random_state=3)
     own.fit_domains(task.source, task.source_labels, task.target)
-    jax.tree.map(np.testing.assert_array_equal, own.model_, found.model)
+    assert own.model_.classes == (-1.0, 1.0)
+    jax.tree.map(np.testing.assert_array_equal, own.model_._replace(classes=None), found.model)
     np.testing.assert_array_equal(own.criterion_, found.choice.scores)
     np.testing.assert_array_equal(own.self_labels_, task.source_labels)
     values = np.asarray(pvm.decision(found.model, task.test))
     np.testing.assert_allclose(own.decision_function(task.test), values, atol=1e-12)
     # With one domain nothing moves.
     still, plain = (
-        one(gamma=2.0, margin=0.2, **more).fit(task.source, task.source_labels)
-        for one, more in ((PVMinCqClassifier, {"form": "transport"}), (MinCqClassifier, {}))
+        one(gamma=2.0, margin=0.2).fit(task.source, task.source_labels)
+        for one in (PVTransportClassifier, MinCqClassifier)
     )
     np.testing.assert_array_equal(still.weights_, plain.weights_)
     assert own.adapted_ == found.adapted
@@ -185,7 +187,7 @@ def test_the_class_ratio_of_the_target_may_be_given():
     target, truth = blobs(rng, 8, 32, shift=2.5)
     given = {"radius": [0.1, 0.0], "radius_unit": "pv", "gamma": 1.0, "draws": 8}
     even, told = (
-        PVMinCqClassifier(**given, ratio=ratio).fit_domains(source, labels, target) for ratio in ("source", 0.2)
+        PVTransportClassifier(**given, ratio=ratio).fit_domains(source, labels, target) for ratio in ("source", 0.2)
     )
     assert even.score(target, truth) < 0.9
     assert told.score(target, truth) == 1
@@ -292,7 +294,7 @@ def test_fits_in_threads_wait_for_each_other(both, adapted):
 
 def test_samples_that_share_points_or_repeat_them(task):
     target = np.concatenate([task.source[:20], task.target[:5]])
-    model = PVMinCqClassifier(gamma=2.0, margin=0.2, radius=[0.0, 0.5], radius_unit="pv", draws=2)
+    model = PVTransportClassifier(gamma=2.0, margin=0.2, radius=[0.0, 0.5], radius_unit="pv", draws=2)
     model.fit_domains(task.source, task.source_labels, target)
     assert model.sweep_.radii[0] > 0
     # Most points coincide: the scale comes from the distinct ones.
@@ -306,7 +308,7 @@ def test_a_criterion_of_one_s_own(task):
         return rs_only(sweep) * 0 + sweep.radii[:, None, None]
 
     rs_only = pvm.rs
-    model = PVMinCqClassifier(form="label", radius=[0.7, 0.4], margin=0.2, gamma=2.0, criterion=nearest, draws=1)
+    model = PVMinCqClassifier(radius=[0.7, 0.4], margin=0.2, gamma=2.0, criterion=nearest, draws=1)
     model.fit_domains(task.source, task.source_labels, task.target)
     assert model.radius_ == 0.4
     np.testing.assert_allclose(model.criterion_[:, 0, 0], [0.4, 0.7])
@@ -335,15 +337,16 @@ DOMAIN = np.array([1, 1, 1, -2, -2, -2])
         (PVMinCqClassifier(), (X, Y, [1, -1]), r"one entry per row of X \(6\)"),
         (PVMinCqClassifier(), (X, Y, ["s"] * 6), "sample_domain must hold numbers"),
         (PVMinCqClassifier(), (X, None, DOMAIN), "y must have one entry per row"),
-        (PVMinCqClassifier(form="label", radius=0.1), (X, Y, DOMAIN), "smallest distance.*is 2.8.*larger radius"),
-        (PVMinCqClassifier(form="transport", radius=0.1), (X, Y, DOMAIN), "is 2.8.*larger radius"),
-        (PVMinCqClassifier(form="transport", criterion="rs_pv"), (X, Y, DOMAIN), "None or a function of a Transport"),
-        (PVMinCqClassifier(form="both"), (X, Y, DOMAIN), "form must be 'label' or 'transport'"),
+        (PVMinCqClassifier(radius=0.1), (X, Y, DOMAIN), "smallest distance.*is 2.8.*larger radius"),
+        (PVTransportClassifier(radius=0.1), (X, Y, DOMAIN), "is 2.8.*larger radius"),
+        (PVTransportClassifier(criterion="rs_pv"), (X, Y, DOMAIN), "None or a function of a Transport"),
         (PVMinCqClassifier(radius=0.0), (X, Y, DOMAIN), "radius must be above 0"),
-        (PVMinCqClassifier(form="label", criterion="best"), (X, Y, DOMAIN), "criterion must be one of rs, rs_pv"),
+        (PVMinCqClassifier(criterion="best"), (X, Y, DOMAIN), "criterion must be one of rs, rs_pv"),
         (PVMinCqClassifier(draws=0), (X, Y, DOMAIN), "draws must be at least 1"),
+        (PVTransportClassifier(draws=0), (X, Y, DOMAIN), "draws must be at least 1"),
+        (PVTransportClassifier(radius=0.0), (X, Y, DOMAIN), "radius must be above 0"),
         (
-            PVMinCqClassifier(form="label", centers="all"),
+            PVMinCqClassifier(centers="all"),
             (X, Y, DOMAIN),
             "centers must be 'target', 'source' or 'both'",
         ),
@@ -352,6 +355,47 @@ DOMAIN = np.array([1, 1, 1, -2, -2, -2])
 def test_errors_say_what_to_do(classifier, arguments, message):
     with pytest.raises(ValueError, match=message):
         classifier.fit(*arguments)
+
+
+@pytest.mark.parametrize("classifier", [PVMinCqClassifier, PVTransportClassifier])
+def test_one_class_for_each_method(classifier):
+    for form in ("label", "transport"):
+        with pytest.raises(
+            ValueError, match=r"form is no parameter of.*PVMinCqClassifier for the paper.*PVTransportClass"
+        ):
+            classifier(form=form)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'colour'"):
+        classifier(colour=1)
+    assert "form" not in classifier().get_params()
+    with pytest.raises(ValueError, match="Invalid parameter 'form'"):
+        classifier().set_params(form="label")
+    apart = {"centers", "folds"} if classifier is PVMinCqClassifier else {"own_scale", "even", "ratio", "part"}
+    other = PVTransportClassifier if classifier is PVMinCqClassifier else PVMinCqClassifier
+    assert set(classifier().get_params()) - set(other().get_params()) == apart
+
+
+@pytest.mark.parametrize("classifier", [PVMinCqClassifier(), PVTransportClassifier()])
+def test_masked_labels_without_domains_are_a_warning(both, classifier):
+    """skada masks labels of target rows by -1, which is a class like any other where nobody says so."""
+    x, y, domain = both
+    classifier.set_params(radius=0.8, gamma=2.0, margin=0.3, draws=2)
+    with pytest.warns(UserWarning, match="y holds -1 beside 2 other classes.*pass sample_domain"):
+        classifier.fit(x, y)
+    classifier.fit(x, y, sample_domain=domain)
+    assert list(classifier.classes_) == [3, 7]
+    for classes in ((-1, 1), (0, 1, 2), (-2, -1, 0)):
+        classifier.fit(x, np.array(classes)[np.arange(len(x)) % len(classes)])
+
+
+def test_a_classifier_without_its_grid_is_small(task):
+    given = {"draws": 2, "gamma": [1.0, 2.0]}
+    whole, small = (
+        PVTransportClassifier(**given, keep_sweep=keep).fit_domains(task.source, task.source_labels, task.target)
+        for keep in (True, False)
+    )
+    assert small.sweep_ is None
+    assert 5 * len(pickle.dumps(small)) < len(pickle.dumps(whole))
+    np.testing.assert_array_equal(small.predict(task.test), whole.predict(task.test))
 
 
 def test_sparse_input_and_other_features_are_refused(both, adapted):
@@ -411,7 +455,8 @@ def test_any_voters_vote_in_both_forms(kind, form, task, tmp_path):
     functions = [lambda x: np.tanh(3 * x[:, 0]), lambda x: np.tanh(3 * x[:, 1]), lambda x: np.tanh(x[:, 0] + x[:, 1])]
     family = pvm.StumpVoters(*pvm.stump_thresholds(task.target, 3))
     voters = {"stumps": "stumps", "functions": functions, "family": family}[kind]
-    model = PVMinCqClassifier(form=form, voters=voters, radius=0.8, margin=[0.1, 0.4], folds=2, draws=2)
+    given = {"radius": 0.8, "margin": [0.1, 0.4], "draws": 2, "voters": voters}
+    model = PVMinCqClassifier(**given, folds=2) if form == "label" else PVTransportClassifier(**given, part=None)
     model.fit_domains(task.source, task.source_labels, task.target)
     assert model.gamma_ is None
     assert model.kkt_residual_ < 1e-7
@@ -427,7 +472,7 @@ def test_any_voters_vote_in_both_forms(kind, form, task, tmp_path):
     np.testing.assert_array_equal(pvm.decision(again, task.test), values)
 
 
-@pytest.mark.parametrize("classifier", [MinCqClassifier(), PVMinCqClassifier()])
+@pytest.mark.parametrize("classifier", [MinCqClassifier(), PVMinCqClassifier(), PVTransportClassifier()])
 def test_predictions_are_in_double_precision_whatever_the_configuration(classifier, task):
     model = classifier.set_params(gamma=2.0, margin=0.3).fit(task.source, task.source_labels)
     with jax.enable_x64(False):

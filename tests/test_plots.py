@@ -1,5 +1,6 @@
 """Pictures of a fitted PV-MinCq: what they show is what was fitted, without a warning, and no text on another."""
 
+import copy
 import subprocess
 import sys
 
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 
 from pvmincq_jax.datasets import moons_task
-from pvmincq_jax.estimators import MinCqClassifier, PVMinCqClassifier
+from pvmincq_jax.estimators import MinCqClassifier, PVMinCqClassifier, PVTransportClassifier
 from pvmincq_jax.plots import plot_criterion, plot_transfer
 
 
@@ -20,7 +21,7 @@ from pvmincq_jax.plots import plot_criterion, plot_transfer
 def model():
     task = moons_task("40", 1003, per_class=16, test_size=20)
     given = {"radius": [0.3, 0.6, 1.0], "gamma": [2.0, 8.0], "draws": 3}
-    return PVMinCqClassifier(form="label", **given).fit_domains(task.source, task.source_labels, task.target)
+    return PVMinCqClassifier(**given).fit_domains(task.source, task.source_labels, task.target)
 
 
 @pytest.fixture(autouse=True)
@@ -37,7 +38,7 @@ def test_transfer_draws_every_pair(model):
     np.testing.assert_allclose(ends, model.target_[model.pairs_.target])
     assert f"PV = {model.pv_:.2f}" in ax.get_title()
     texts = [text.get_text() for text in ax.get_legend().get_texts()]
-    assert texts[:3] == ["source, class 1.0", "source, class -1.0", "target, matched"]
+    assert texts[:3] == ["source, class 1", "source, class -1", "target, matched"]
     other = plot_transfer(model, features=(1, 0), ax=plt.figure().add_subplot())
     assert other.get_xlabel() == "feature 1"
 
@@ -52,9 +53,72 @@ def test_criterion_frames_the_chosen_point(model):
     assert f"{model.criterion_.min():.3f}" in {text.get_text() for text in ax.texts}
 
 
+@pytest.fixture(scope="module")
+def moved():
+    task = moons_task("40", 1003, per_class=16, test_size=20)
+    return PVTransportClassifier(gamma=2.0, draws=3).fit_domains(task.source, task.source_labels, task.target)
+
+
+def test_a_committee_is_drawn_by_its_best_member(moved):
+    assert moved.radius_ is None
+    assert f"radius {moved.choice_.radius:.2f}: PV = {moved.pv_:.2f}" in plot_transfer(moved).get_title()
+
+
+@pytest.mark.parametrize(
+    ("scaled", "told"), [(False, "the source as it is"), (True, "the source on the target's scale")]
+)
+def test_nobody_matched_has_no_arrows(moved, scaled, told):
+    """Radius 0: the source where it is, or rescaled alone."""
+
+    def only(sweep):
+        rows = [float(one.radius) == 0 and bool(one.own_scale) == scaled for one in sweep.transports]
+        return np.where(np.array(rows)[:, None, None], 1.0, 2.0) * np.ones(sweep.status.shape)
+
+    model = PVTransportClassifier(gamma=2.0, draws=2, criterion=only, part=None)
+    model.fit_domains(moved.source_, moved.source_labels_, moved.target_)
+    assert (model.radius_, model.pv_, model.adapted_) == (0.0, 1.0, scaled)
+    ax = plot_transfer(model)
+    assert not [one for one in ax.collections if hasattr(one, "U")]
+    assert told in ax.get_title()
+    texts = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert texts == ["source, class 1", "source, class -1", "target, unmatched"]
+
+
+def test_the_criterion_of_the_transport_form_can_be_read(moved):
+    """Radii in order, one run for each scale, and colours that one large score does not wash out."""
+    ax = plot_criterion(moved)
+    names = [text.get_text() for text in ax.get_yticklabels()]
+    assert len(names) == len(moved.sweep_.radii)
+    assert names[0] == "none"
+    assert [name for name in names if name.endswith("*")] == names[names.index("none*") :]
+    for run in (names[1 : names.index("none*")], names[names.index("none*") + 1 :]):
+        radii = [float(name.split()[0]) for name in run]
+        assert radii == sorted(radii)
+    (frame,) = ax.patches
+    column, row = int(frame.get_x() + 0.5), int(frame.get_y() + 0.5)
+    shown = np.ma.filled(ax.images[0].get_array(), np.nan)
+    assert shown[row, column] == moved.choice_.score == np.nanmin(shown)
+    chosen = names[row]
+    assert chosen == "none" + "*" * moved.choice_.own_scale or chosen.startswith(f"{moved.choice_.radius:.2f} ")
+    large = copy.copy(moved)
+    scores = moved.choice_.scores.copy()
+    scores[0, 0, 0] = 1e9
+    large.choice_ = moved.choice_._replace(scores=scores)
+    image = plot_criterion(large).images[0]
+    finite = np.ma.compressed(image.get_array())
+    assert np.max(finite) == 1e9
+    # All others share a fifth of the shades, where they would share none.
+    assert np.ptp(image.norm(np.sort(finite)[:-1])) > 0.2
+    small = PVTransportClassifier(gamma=2.0, draws=1, keep_sweep=False)
+    small.fit_domains(moved.source_, moved.source_labels_, moved.target_)
+    with pytest.raises(ValueError, match="keep_sweep=True"):
+        plot_criterion(small)
+
+
 @pytest.mark.parametrize("draw", [plot_transfer, plot_criterion])
-def test_texts_do_not_overlap(model, draw):
-    ax = draw(model)
+@pytest.mark.parametrize("form", ["model", "moved"])
+def test_texts_do_not_overlap(form, draw, request):
+    ax = draw(request.getfixturevalue(form))
     ax.figure.canvas.draw()
     texts = [*ax.get_xticklabels(), *ax.get_yticklabels(), ax.title, ax.xaxis.label, ax.yaxis.label, *ax.texts]
     texts += ax.get_legend().get_texts() if ax.get_legend() else []
@@ -67,7 +131,7 @@ def test_errors_say_what_to_do(model):
         plot_transfer(MinCqClassifier())
     with pytest.raises(ValueError, match=r"features must be two columns in \[0, 1\]"):
         plot_transfer(model, features=(0, 2))
-    given = PVMinCqClassifier(form="label", radius=0.6, margin=0.2, gamma=2.0)
+    given = PVMinCqClassifier(radius=0.6, margin=0.2, gamma=2.0)
     given.fit_domains(model.source_, model.source_labels_, model.target_)
     with pytest.raises(ValueError, match=r"no criterion to draw.*Leave one of them out"):
         plot_criterion(given)

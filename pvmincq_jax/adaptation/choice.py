@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pvmincq_jax._types import MarginUnit
+from pvmincq_jax._types import MarginUnit, brief
 from pvmincq_jax.adaptation.labelled import Sweep
 from pvmincq_jax.adaptation.moved_grid import TransportSweep
 
@@ -25,6 +25,11 @@ class Choice(NamedTuple):
       grid_index: into the grid, (radius, gamma, margin).
       score: of that point.
       scores: of the whole grid ``[r, g, k]``.
+      own_scale: in the transport form, whether the source was brought to the target's scale first.
+      identity: in the transport form, whether nobody was matched, and the radius is 0.
+
+    Radius, gamma, margin and its unit, and in the transport form the last two, are what `pvmincq_jax.pv_mincq` and
+    `pvmincq_jax.pv_transport_mincq` take to learn the chosen vote again, with the draws and the seed of the grid.
     """
 
     radius: float
@@ -34,6 +39,10 @@ class Choice(NamedTuple):
     grid_index: tuple[int, int, int]
     score: float
     scores: np.ndarray
+    own_scale: bool = False
+    identity: bool = False
+
+    __repr__ = brief
 
 
 def least(scores: np.ndarray) -> np.ndarray:
@@ -79,4 +88,6 @@ def choose(sweep: Sweep | TransportSweep, scores: np.ndarray) -> Choice:
         grid_index=(r, g, k),
         score=float(scores[r, g, k]),
         scores=scores,
+        own_scale=isinstance(sweep, TransportSweep) and bool(sweep.transports[r].own_scale),
+        identity=isinstance(sweep, TransportSweep) and float(sweep.radii[r]) == 0,
     )

@@ -12,6 +12,7 @@ import numpy as np
 from pvmincq_jax.adaptation.choice import Choice, choose
 from pvmincq_jax.adaptation.classes import class_numbers
 from pvmincq_jax.adaptation.committee import committee
+from pvmincq_jax.adaptation.criteria import label_criterion, rs_pv, rs_pv_cbound, rs_pv_risk
 from pvmincq_jax.adaptation.labelled import Sweep
 from pvmincq_jax.adaptation.learn import class_model
 from pvmincq_jax.adaptation.model import PVMinCq
@@ -22,6 +23,8 @@ from pvmincq_jax.adaptation.ratio import Ratio
 
 __all__: list[str] = []
 
+# Criteria that add PV to what they say of the classes.
+_WITH_PV = (rs_pv, rs_pv_cbound, rs_pv_risk, label_criterion)
 # The fields of a `Sweep` that count radii along their second axis, after the folds, and those without radii.
 _PER_FOLD = ("source_risk", "fold_matched", "fold_status", "fold_kkt_residual")
 _WITHOUT_RADII = ("gammas", "margins", "margin_unit", "source_labels", "target", "accuracy")
@@ -63,25 +66,22 @@ def check_matched(sweeps: tuple[Any, ...], names: np.ndarray) -> tuple[Any, ...]
     return sweeps
 
 
-def _price_once(sweep: Any, count: int) -> Any:
-    """The grid of one class whose PV, in a sum over all classes that is halved, counts once."""
-    once = sweep._replace(pv=sweep.pv * 2 / count)
-    return once._replace(classes=count) if isinstance(sweep, TransportSweep) else once
-
-
 def class_scores(sweeps: Sequence[Any], criterion: Callable[[Any], np.ndarray]) -> np.ndarray:
-    """The criterion of a grid of c classes: half the sum over the classes of that of two, with PV counted once.
+    """The criterion of a grid of c classes: half the sum over the classes of that of two.
 
     1/2 sum_c criterion_c. A point whose prediction is wrong is wrong for two classes, so that half the sum of the risks
     is the risk of the prediction, half the sum of the cuts is the share of neighbours with another prediction, and for
-    two classes all of it is the criterion of two. In a product PV is a factor of every class's part already, and
-    `map_price` has it whole. Scores ``[r, g, k]`` are infinite where a class has no label.
+    two classes all of it is the criterion of two. PV is no share of the classes: our own criteria that add it have it
+    once in the sum; what else a function adds for the whole task counts c / 2 times. Scores ``[r, g, k]`` are infinite
+    where a class has no label.
     """
     count = len(sweeps)
     if count == 1:
         return criterion(sweeps[0])
-    each = [criterion(_price_once(sweep, count)) for sweep in sweeps]
-    return np.where(np.any(unmatched(sweeps), axis=0)[:, None, None], np.inf, np.sum(each, axis=0) / 2)
+    total = np.sum([criterion(sweep) for sweep in sweeps], axis=0) / 2
+    if criterion in _WITH_PV:
+        total = total - (count / 2 - 1) * sweeps[0].pv[:, None, None]
+    return np.where(np.any(unmatched(sweeps), axis=0)[:, None, None], np.inf, total)
 
 
 def _class_shares(ratio: Ratio | Sequence[float], names: np.ndarray) -> dict[float, float] | None:

@@ -1,12 +1,14 @@
 """A committee: the best part of a grid votes, so that not a single score of few points decides. Not in the paper."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
 from pvmincq_jax.adaptation.choice import choose
+from pvmincq_jax.adaptation.classes import as_heavy
 from pvmincq_jax.adaptation.learn import class_model
-from pvmincq_jax.adaptation.model import PVMinCq
+from pvmincq_jax.adaptation.model import PVMinCq, decision
 from pvmincq_jax.adaptation.moved_criteria import at_rest
 from pvmincq_jax.voting.families import GaussianVoters, StumpVoters
 
@@ -25,7 +27,8 @@ def committee(sweep: Any, scores: np.ndarray, part: float = PART) -> PVMinCq:
 
     sum_i w_i c / c_i / k, c_i = 1/m_t sum_t |B_i(x_t)|, over the k best points of the grid, with c the smallest c_i. A
     mean of votes is a vote over the voters of all of them. Of more than two classes B_i is by how much a class is ahead
-    of the best other one, in units of its margin, and c_i the mean over all classes.
+    of the best other one, in units of its margin, and c_i the mean over all classes; w_i is then the weights of a class
+    scaled to the smallest margin of all members and classes. Either way sum |w| <= 1, and values are in [-1, 1].
 
     Votes with a score more than 20 % above the best, or that agree with it on less than 90 % of the target, have no
     seat: where one map is right and all others are wrong, they would outvote it. Nor have votes that are adapted where
@@ -39,8 +42,9 @@ def committee(sweep: Any, scores: np.ndarray, part: float = PART) -> PVMinCq:
       part: of the points that have a score, and no more; three, if that is fewer.
 
     Returns:
-      A `PVMinCq` with the voters and weights of the committee; all else is that of the best point, as in
-      `pvmincq_jax.model_at`.
+      A `PVMinCq` with the voters and weights of the committee. Labels, pairs and PV are those of the best member, and
+      margin and C-bound are those of the committee on the best member's learning sample; mu_max, KKT residual, radius
+      and gamma are None. Where the best point alone has a seat, it is `pvmincq_jax.model_at` that point.
 
     Example:
       >>> import pvmincq_jax as pvm
@@ -57,27 +61,58 @@ def committee(sweep: Any, scores: np.ndarray, part: float = PART) -> PVMinCq:
     classes = sweep if type(sweep) is tuple else (sweep,)
     first = classes[0]
     best = choose(first, scores).grid_index
-    head = class_model(classes, best)
     side = at_rest(first)
     able = np.flatnonzero(np.isfinite(scores) & (side == side[best[0]])[:, None, None])
-    order = able[np.argsort(scores.flat[able], kind="stable")][: max(_FEWEST, int(part * able.size))]
+    ranks = scores.copy()
+    ranks[best] = -np.inf
+    order = able[np.argsort(ranks.flat[able], kind="stable")][: max(_FEWEST, int(part * able.size))]
     places = np.array(np.unravel_index(order, scores.shape)).T
     values = np.stack([[one.target_values[tuple(place)] for one in classes] for place in places])
     sizes = np.mean(np.abs(values), axis=(1, 2))
-    same = np.all(np.sign(values) == np.sign([one.target_values[best] for one in classes]), axis=1)
+    same = np.all(np.sign(values) == np.sign(values[0]), axis=1)
     seated = scores.flat[order] <= scores[best] + _WORSE * abs(scores[best])
     # A vote that is 0 on the whole target has nothing to say.
     seated &= (np.mean(same, axis=1) >= _AGREED) & (sizes > 0)
     places, sizes = places[seated], sizes[seated]
-    if not sizes.size:
-        return head
+    if len(places) < 2:
+        return class_model(classes, best)
+    margins = np.array([[_unit(one, *place, classes) for one in classes] for place in places])
+    scales = np.min(margins) / margins * (np.min(sizes) / sizes / len(sizes))[:, None]
     seats: dict[tuple[int, int], np.ndarray] = {}
-    for (r, g, k), size in zip(places, sizes):
-        share = np.stack([one.weights[r, g, k] / _unit(one, r, g, k, classes) for one in classes])
-        seats[r, g] = seats.get((r, g), 0.0) + share * (sizes.min() / size / sizes.size)
+    for (r, g, k), scale in zip(places, scales):
+        share = np.stack([one.weights[r, g, k] for one in classes]) * scale[:, None]
+        seats[r, g] = seats.get((r, g), 0.0) + share
     families = [first.voters[r][g] for r, g in seats]
     voters, weights = _join(families, list(seats.values()))
-    return head._replace(voters=voters, weights=weights if len(classes) > 1 else weights[0])
+    return _committee_model(classes, best[0], voters, weights)
+
+
+def _committee_model(classes: tuple[Any, ...], row: int, voters: Any, weights: np.ndarray) -> PVMinCq:
+    """The model of weights ``[c, n]``, with its figures on the learning sample of one radius."""
+    first, samples = classes[0], [one.self_labels[row] for one in classes]
+    points = np.asarray(first.transports[row].moved if hasattr(first, "transports") else first.target)
+    labels, label_weights = (np.stack([getattr(one, name) for one in samples]) for name in ("labels", "weights"))
+    learnt = (labels, label_weights) if len(classes) == 1 else as_heavy(labels, label_weights)
+    shares = learnt[1] / np.sum(learnt[1], axis=1, keepdims=True)
+    values = decision(SimpleNamespace(voters=voters, weights=weights), points).T
+    margin, second = np.sum(shares * learnt[0] * values, axis=1), np.sum(shares * values**2, axis=1)
+    # As `pvmincq_jax.c_bound`: 1 where the first moment is not above 0.
+    c_bound = 1 - np.maximum(margin, 0.0) ** 2 / second
+    figures: Any = weights, margin, c_bound, labels
+    weights, margin, c_bound, labels = figures if len(classes) > 1 else (field[0] for field in figures)
+    return PVMinCq(
+        voters=voters,
+        weights=weights,
+        margin=np.asarray(margin),
+        mu_max=None,
+        c_bound=np.asarray(c_bound),
+        kkt_residual=None,
+        radius=None,
+        pv=np.asarray(samples[0].pv),
+        labels=np.asarray(labels),
+        label_weights=np.asarray(samples[0].weights),
+        pairs=samples[0].pairs,
+    )
 
 
 def _unit(sweep: Any, r: int, g: int, k: int, classes: tuple[Any, ...]) -> float:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pvmincq_jax._threads import one_blas_thread
-from pvmincq_jax._types import MarginUnit, Status
+from pvmincq_jax._types import MarginUnit, Status, brief
 from pvmincq_jax.adaptation.classes import as_heavy, lanes_ahead
 from pvmincq_jax.adaptation.coarse_grid import VoteBlocks, is_large, solve_coarsely
 from pvmincq_jax.adaptation.grid import Figures, solve_grid
@@ -81,6 +81,8 @@ class Sweep(NamedTuple):
     voter_mask: np.ndarray
     accuracy: float
 
+    __repr__ = brief
+
 
 class LabelledGrid(NamedTuple):
     """What there is to learn from, before any vote.
@@ -144,7 +146,7 @@ def learn_grid(
     learnt_from = (labels, weights) if classes == 1 else as_heavy(labels, weights)
     lanes = Lanes(*learnt_from, np.concatenate([np.stack(row) for row in task.masks]))
     if exact is None:
-        exact = not is_large(len(task.target), lambda: families[-1].votes(learn_at))
+        exact = not is_large(len(task.target), lambda: families[int(np.argmax(options.gammas))].votes(learn_at))
     how: Any = {"unit": unit, "mesh": options.mesh, "advance": options.advance}
     results = []
     # BLAS's own threads would go on looking for work for a while, on cores that the grid's are about to need.

@@ -120,7 +120,7 @@ def model_at(sweep: Any, index: tuple[int, int, int], *, exact: bool = True, eve
 def class_model(sweeps: Sequence[Any], index: tuple[int, int, int]) -> PVMinCq:
     """The votes of all classes at one point of the grid; see `pvmincq_jax.model_at`.
 
-    Of more than two classes with weights ``[c, n]``, scaled to the smallest of the classes' margins, with margin,
+    Of more than two classes with weights ``[c, n]``, scaled to the smallest of the classes' margins, with that margin,
     mu_max, c_bound and kkt_residual ``[c]``, and with labels ``[c, m]``.
     """
     models = [model_at(sweep, index, even=len(sweeps) > 1) for sweep in sweeps]
@@ -128,7 +128,9 @@ def class_model(sweeps: Sequence[Any], index: tuple[int, int, int]) -> PVMinCq:
         return models[0]
     of_class = ("weights", "margin", "mu_max", "c_bound", "kkt_residual", "labels")
     stacked: Any = {name: np.stack([np.asarray(getattr(one, name)) for one in models]) for name in of_class}
-    stacked["weights"] = stacked["weights"] * (np.min(stacked["margin"]) / stacked["margin"])[:, None]
+    least = np.full_like(stacked["margin"], np.min(stacked["margin"]))
+    stacked["weights"] = stacked["weights"] * (least / stacked["margin"])[:, None]
+    stacked["margin"] = least
     return models[0]._replace(**stacked)
 
 

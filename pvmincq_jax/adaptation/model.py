@@ -1,15 +1,17 @@
 """A learnt majority vote with all that explains it, its values at new points, and its file."""
 
 import os
+import uuid
 import zipfile
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
 from pvmincq_jax._checks import is_traced
-from pvmincq_jax._types import ArrayLike
+from pvmincq_jax._types import ArrayLike, brief
 from pvmincq_jax.matching.matching import ExpectedMatching
 from pvmincq_jax.matching.selflabel import SelfLabels
 from pvmincq_jax.voting.cbound import vote_margin
@@ -22,14 +24,25 @@ _BLOCK = 1 << 22
 _FAMILIES = {kind.__name__: kind for kind in (GaussianVoters, StumpVoters, OutputVoters, ViewVoters)}
 
 
+@jax.tree_util.register_static
+class ClassNames(tuple):
+    """The names of the classes, in order: a tuple that jit, vmap and grad leave alone.
+
+    Example:
+      >>> names = ClassNames(["no", "yes"])
+      >>> names[1], jax.tree.leaves(names)
+      ('yes', [])
+    """
+
+
 class PVMinCq(NamedTuple):
     """A majority vote, with all that explains it. A pytree of arrays.
 
     Attributes:
       voters: the family that votes, e.g. `pvmincq_jax.GaussianVoters`; anything with ``votes(x) -> [m, n]``.
       weights: signed weights of the vote ``[n]``; 0 for voters that were masked out. Of c > 2 classes, a row for each
-        against the rest ``[c, n]``, and the next four are ``[c]``, the labels ``[c, m]``.
-      margin: mu, absolute.
+        against the rest ``[c, n]``, all of one margin, and the next four are ``[c]``, the labels ``[c, m]``.
+      margin: the first moment of the vote on the learning sample: mu, absolute.
       mu_max: the largest margin that the learning sample allows.
       c_bound: of the vote on the learning sample.
       kkt_residual: accuracy of the weights, see `pvmincq_jax.MinCqSolution`.
@@ -39,35 +52,42 @@ class PVMinCq(NamedTuple):
         labels of the moved source points ``[m_s]``.
       label_weights: of the same points, 0 for a point without a match.
       pairs: who carried its label to whom (row numbers of source and target).
+      classes: the names of the classes, where a classifier learnt them: of two, that of -1 and that of +1. Else None.
+
+    A `pvmincq_jax.committee` solves no program of its own: its mu_max, kkt_residual, radius and gamma are None. Its
+    learning sample is that of its best member, on which its margin and C-bound are taken.
     """
 
     voters: Any
     weights: ArrayLike
     margin: ArrayLike
-    mu_max: ArrayLike
+    mu_max: ArrayLike | None
     c_bound: ArrayLike
-    kkt_residual: ArrayLike
-    radius: ArrayLike
+    kkt_residual: ArrayLike | None
+    radius: ArrayLike | None
     pv: ArrayLike
     labels: ArrayLike
     label_weights: ArrayLike
     pairs: ExpectedMatching
+    classes: ClassNames | None = None
+
+    __repr__ = brief
 
     @property
-    def centers(self) -> ArrayLike:
-        """Of Gaussian voters ``[n, d]``."""
-        return self.voters.centers
+    def centers(self) -> ArrayLike | None:
+        """Of Gaussian voters ``[n, d]``, or None."""
+        return getattr(self.voters, "centers", None)
 
     @property
-    def gamma(self) -> ArrayLike:
-        """Of Gaussian voters."""
-        return self.voters.gamma
+    def gamma(self) -> ArrayLike | None:
+        """Of Gaussian voters, or None; also for a committee, whose kernels have one each, ``voters.gamma``."""
+        return None if self.kkt_residual is None else getattr(self.voters, "gamma", None)
 
 
 def make_model(voters: Any, found: SelfLabels, radius: Any, weights: np.ndarray, *figures: float) -> PVMinCq:
     """A model in the precision of its weights; the figures are margin, mu_max, C-bound and KKT residual."""
     numbers = [np.asarray(one, weights.dtype) for one in (*figures, radius, found.pv, found.labels, found.weights)]
-    return PVMinCq._make([voters, weights, *numbers, found.pairs])
+    return PVMinCq(voters, weights, *numbers, found.pairs)
 
 
 def decision(model: Any, x: Any) -> Any:
@@ -171,10 +191,11 @@ def _family(prefix: str, stored: Any) -> Any:
 def save_model(model: PVMinCq, path: str | os.PathLike) -> None:
     """Writes a model to an ``.npz`` file, as plain arrays (not in the paper).
 
-    Voters that are functions are not written: whoever loads the model passes them again.
+    Voters that are functions are not written: whoever loads the model passes them again. The file is written under
+    another name first, so that an older one is replaced by a whole one or not at all.
 
     Args:
-      model: a `PVMinCq`.
+      model: a `PVMinCq`, such as the ``model`` of a fit or the ``model_`` of a classifier.
       path: where to; the name is taken as it is.
 
     Returns: nothing.
@@ -190,12 +211,25 @@ def save_model(model: PVMinCq, path: str | os.PathLike) -> None:
       >>> np.array_equal(again.weights, model.weights)
       True
     """
-    arrays: dict[str, Any] = {}
-    for name, value in model._asdict().items():
-        arrays |= _arrays(name, value)
-    # Through a file of our own: given a name, NumPy would add ".npz" to it.
-    with open(path, "wb") as file:
-        np.savez(file, **arrays)
+    if not isinstance(model, PVMinCq):
+        raise ValueError(
+            f"model must be a PVMinCq; it is of type {type(model).__name__}. A fit has one as .model, a classifier as "
+            ".model_, and model_at takes one from a grid"
+        )
+    fields = model._asdict()
+    arrays = {"none": np.array([name for name, value in fields.items() if value is None], str)}
+    for name, value in fields.items():
+        if value is not None:
+            arrays |= {name: np.asarray(value)} if isinstance(value, ClassNames) else _arrays(name, value)
+    part = f"{os.fsdecode(path)}.{uuid.uuid4().hex}"
+    try:
+        # Through a file of our own: given a name, NumPy would add ".npz" to it.
+        with open(part, "xb") as file:
+            np.savez(file, **arrays)
+        os.replace(part, path)
+    finally:
+        if os.path.exists(part):
+            os.remove(part)
 
 
 def load_model(path: str | os.PathLike, *, voters: Any = None) -> PVMinCq:
@@ -220,11 +254,16 @@ def load_model(path: str | os.PathLike, *, voters: Any = None) -> PVMinCq:
     if not zipfile.is_zipfile(path) and os.path.exists(path):
         raise ValueError(f"path {os.fspath(path)} is not a saved PVMinCq: it is no npz archive")
     with np.load(path, allow_pickle=False) as stored:
-        plain = [name for name in PVMinCq._fields if name not in ("voters", "pairs")]
+        # Files of version 0.2.0 have no list of what is None, and no names of classes.
+        absent = {*stored["none"].tolist()} if "none" in stored else {"classes"}
+        plain = [name for name in PVMinCq._fields if name not in {"voters", "pairs", *absent}]
         wanted = [*plain, "voters.kind", *(f"pairs.{name}" for name in ExpectedMatching._fields)]
         missing = [name for name in wanted if name not in stored]
         if missing:
             raise ValueError(f"path {os.fspath(path)} is not a saved PVMinCq: it lacks {', '.join(missing)}")
         pairs = ExpectedMatching(*(stored[f"pairs.{name}"] for name in ExpectedMatching._fields))
         family = _family("voters", stored) if voters is None else voters
-        return PVMinCq(voters=family, **{name: stored[name] for name in plain}, pairs=pairs)
+        fields: Any = dict.fromkeys(absent) | {name: stored[name] for name in plain}
+        if fields["classes"] is not None:
+            fields["classes"] = ClassNames(fields["classes"].tolist())
+        return PVMinCq(voters=family, pairs=pairs, **fields)

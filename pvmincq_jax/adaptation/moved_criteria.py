@@ -134,8 +134,7 @@ def map_price(sweep: TransportSweep) -> np.ndarray:
     whole = np.all(sides >= _MATCHED * most, axis=0)
     size = _COLLAPSED * _mean_distance(sweep.target)
     kept = np.array([_mean_distance(one.moved, one.weights) >= size for one in sweep.transports])
-    # The grid of one of several classes has its part of PV alone, see `class_scores`.
-    prices = np.where(matched, (np.asarray(sweep.pv) - least) * sweep.classes / 2, 0.0)
+    prices = np.where(matched, np.asarray(sweep.pv) - least, 0.0)
     able = ~matched | (whole & kept)
     return np.where(able, prices, np.inf) if np.any(able) else prices
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pvmincq_jax._threads import core_count, one_blas_thread
-from pvmincq_jax._types import MarginUnit
+from pvmincq_jax._types import MarginUnit, brief
 from pvmincq_jax.adaptation.classes import as_heavy, lanes_ahead
 from pvmincq_jax.adaptation.coarse_grid import VoteBlocks, is_large, solve_coarsely
 from pvmincq_jax.adaptation.grid import Figures, solve_grid
@@ -23,7 +23,7 @@ from pvmincq_jax.adaptation.seats import seat_moved
 from pvmincq_jax.adaptation.transport import Transport
 from pvmincq_jax.matching.selflabel import SelfLabels
 from pvmincq_jax.voting.coarse import COARSE
-from pvmincq_jax.voting.families import make_voters
+from pvmincq_jax.voting.families import StumpVoters, make_voters
 from pvmincq_jax.voting.program import accuracy
 
 __all__ = ["TransportSweep"]
@@ -53,7 +53,6 @@ class TransportSweep(NamedTuple):
       voter_mask: which voters take part ``[r, n]``.
       accuracy: the largest KKT residual that counts as solved, as in `pvmincq_jax.Sweep`.
       ratio: the share of +1 that the target is taken to have; None for that of ``source_labels``.
-      classes: of how many classes +1 is one, against the rest.
     """
 
     radii: np.ndarray
@@ -75,7 +74,8 @@ class TransportSweep(NamedTuple):
     voter_mask: np.ndarray
     accuracy: float
     ratio: float | None = None
-    classes: int = 2
+
+    __repr__ = brief
 
     @property
     def self_labels(self) -> tuple[SelfLabels, ...]:
@@ -108,6 +108,10 @@ def learn_on_moved(
     classes = len(source_labels)
     seats = [seat_moved(options.voters, one, options.most_voters, options.seed) for one in transports]
     families = [[make_voters(options.voters, places, float(g)) for g in gammas] for places, _ in seats]
+    counts = [row[0].votes(target[:1]).shape[1] for row in families]
+    if options.voters == "stumps":
+        # Points of few values have fewer stumps: the first ones again fill up, and do not take part.
+        families = [[StumpVoters(*(np.resize(field, max(counts)) for field in one)) for one in row] for row in families]
     flat = [(one, family) for one, row in zip(transports, families) for family in row]
 
     # The classes of a radius and gamma are neighbours, and share the cost of its votes.
@@ -130,14 +134,13 @@ def learn_on_moved(
     def on_target(lane: int) -> np.ndarray:
         return VoteBlocks(flat[lane // classes][1], target).values(figures.weights[lane])
 
-    everybody = np.ones(families[0][0].votes(target[:1]).shape[1], bool)
-    mask = np.stack([everybody if mask is None else mask for _, mask in seats])
+    mask = np.stack([np.arange(max(counts)) < n if mask is None else mask for n, (_, mask) in zip(counts, seats)])
     labels = np.tile(source_labels, (len(flat), 1))
     weights = np.repeat(np.stack([np.asarray(one.weights) for one, _ in flat]), classes, axis=0)
     sample = (labels, weights) if classes == 1 else as_heavy(labels, weights)
     lanes = Lanes(*sample, np.repeat(mask, len(gammas) * classes, axis=0))
     if exact is None:
-        exact = not is_large(labels.shape[1], lambda: votes(len(gammas) - 1))
+        exact = not is_large(labels.shape[1], lambda: votes(int(np.argmax(gammas))))
     if exact:
         if classes == 1:
             figures = solve_grid(votes, lanes, margins, **how)

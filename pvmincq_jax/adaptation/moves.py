@@ -94,12 +94,12 @@ class _Rows:
         even, shares, seed = moves.even, moves.shares, moves.seed
         self.points = len(source)
         self.source, self.target = np.arange(len(source)), np.arange(len(target))
-        size = max(len(source), len(target))
+        size = max(len(source), len(target)) if even else len(source)
         if shares is not None:
             self.source = class_rows(source, labels, size, shares, seed=seed)
         elif even:
             self.source = even_rows(source, size, seed=seed, labels=labels)
-        if even or shares is not None:
+        if even:
             self.target = even_rows(target, size, seed=seed)
         self.weights = np.bincount(self.source, minlength=self.points) * (self.points / len(self.source))
 
@@ -117,18 +117,39 @@ def plan_moves(
     """The maps of a grid on checked arrays, at least one, each to be made when it is called."""
     default, given = moves.radii is None, isinstance(moves.metric, Precomputed)
     rows = _Rows(source, labels, target, moves)
-    starts = [source]
-    if default and not given if moves.own_scale is None else moves.own_scale:
-        if given:
-            raise ValueError("own_scale must be False where metric is Precomputed: distances are given as they are")
-        starts.append(own_scale(source, target[rows.target], rows.source).astype(source.dtype))
     makers: list[Callable[[], Transport]] = []
-    for start in starts:
+    for scaled in (
+        (False, True) if (default and not given if moves.own_scale is None else moves.own_scale) else (False,)
+    ):
+        start = _start(source, target, moves, rows, scaled)
         if default if moves.identity is None else moves.identity:
-            makers.append(partial(stay, source, start, rows.weights))
+            makers.append(partial(_still, source, start, rows, scaled))
         graph, radii = _reach(start[rows.source], labels[rows.source], target[rows.target], moves, rows)
-        makers += [partial(_matched, source, target, graph, float(radius), moves, rows) for radius in radii]
+        makers += [partial(_matched, source, target, graph, float(radius), moves, rows, scaled) for radius in radii]
     return makers
+
+
+def one_map(source: np.ndarray, labels: np.ndarray, target: np.ndarray, moves: Moves) -> Transport:
+    """One map of a grid by itself: the identity or that of one radius, on the target's scale or as it is."""
+    rows, scaled = _Rows(source, labels, target, moves), bool(moves.own_scale)
+    start = _start(source, target, moves, rows, scaled)
+    if moves.identity:
+        return _still(source, start, rows, scaled)
+    graph, radii = _reach(start[rows.source], labels[rows.source], target[rows.target], moves, rows)
+    return _matched(source, target, graph, float(radii[0]), moves, rows, scaled)
+
+
+def _start(source: np.ndarray, target: np.ndarray, moves: Moves, rows: _Rows, scaled: bool) -> np.ndarray:
+    """The source as it is matched: as it is, or on the target's scale."""
+    if not scaled:
+        return source
+    if isinstance(moves.metric, Precomputed):
+        raise ValueError("own_scale must be False where metric is Precomputed: distances are given as they are")
+    return own_scale(source, target[rows.target], rows.source).astype(source.dtype)
+
+
+def _still(source: np.ndarray, start: np.ndarray, rows: _Rows, scaled: bool) -> Transport:
+    return stay(source, start, rows.weights)._replace(own_scale=scaled)
 
 
 def _reach(
@@ -152,7 +173,13 @@ def _reach(
 
 
 def _matched(
-    source: np.ndarray, target: np.ndarray, graph: RadiusGraph, radius: float, moves: Moves, rows: _Rows
+    source: np.ndarray,
+    target: np.ndarray,
+    graph: RadiusGraph,
+    radius: float,
+    moves: Moves,
+    rows: _Rows,
+    scaled: bool,
 ) -> Transport:
     drawn = draw_matchings(graph.within(radius), moves.draws, seed=moves.seed)
-    return barycentres(source, target, rows.fold(drawn.expected), drawn.pv, radius)
+    return barycentres(source, target, rows.fold(drawn.expected), drawn.pv, radius)._replace(own_scale=scaled)

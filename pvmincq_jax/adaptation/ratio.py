@@ -16,6 +16,7 @@ from pvmincq_jax.adaptation.choice import least
 from pvmincq_jax.adaptation.criteria import rare_neighbours
 from pvmincq_jax.adaptation.moved_criteria import TransportCriterion, transport_criterion
 from pvmincq_jax.adaptation.transport_sweeps import transport_sweep
+from pvmincq_jax.voting.families import on_points
 from pvmincq_jax.voting.voters import default_gammas
 
 __all__ = ["RatioScan", "confusion_ratio", "estimate_ratio"]
@@ -84,7 +85,9 @@ def estimate_ratio(
         # Ratios are compared by cuts of as many neighbours: those that the rarest class of all can give.
         rarest = rare_neighbours(float(min(*tried, *(1 - tried))), len(np.asarray(target)))
         criterion = partial(transport_criterion, neighbours=rarest)
-    given: dict[str, Any] = {"draws": draws, "margins": [margin], "gammas": default_gammas(target)[1:2], "exact": False}
+    given: dict[str, Any] = {"draws": draws, "margins": [margin], "exact": False}
+    if on_points(options.get("voters", "rbf")):
+        given["gammas"] = default_gammas(target)[1:2]
     scores = []
     for ratio in tried:
         found = transport_sweep(source, source_labels, target, ratio=float(ratio), **given | options)

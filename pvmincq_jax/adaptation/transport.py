@@ -39,6 +39,7 @@ class Transport(NamedTuple):
       pv: the perturbed variation.
       radius: of the matchings.
       pairs: the expected matching, as sparse pair weights.
+      own_scale: whether the source was on the target's scale when it was matched, see `pvmincq_jax.own_scale`.
     """
 
     source: ArrayLike
@@ -49,6 +50,7 @@ class Transport(NamedTuple):
     pv: ArrayLike
     radius: ArrayLike
     pairs: ExpectedMatching
+    own_scale: bool = False
 
     @property
     def spread(self) -> MatchedSpread:

@@ -8,17 +8,15 @@ from collections.abc import Sequence
 import jax
 import numpy as np
 
-from pvmincq_jax._checks import check_margins, check_task, read_task
+from pvmincq_jax._checks import check_margins, check_positive, read_task
 from pvmincq_jax._progress import Progress, progress_bar
 from pvmincq_jax._types import ArrayLike, MarginUnit, RadiusUnit
 from pvmincq_jax.adaptation.learn import learn_at
 from pvmincq_jax.adaptation.model import PVMinCq
 from pvmincq_jax.adaptation.moved_grid import TransportSweep, learn_on_moved, moved_labels
-from pvmincq_jax.adaptation.moves import Moves, plan_moves
+from pvmincq_jax.adaptation.moves import Moves, one_map, plan_moves
 from pvmincq_jax.adaptation.options import GridOptions, grid_gammas
 from pvmincq_jax.adaptation.seats import MOST_VOTERS, seat_moved
-from pvmincq_jax.adaptation.transport import pv_transport
-from pvmincq_jax.matching.curve import grid_radii
 from pvmincq_jax.matching.space import Metric
 from pvmincq_jax.voting.families import VoterKind, make_voters
 
@@ -32,8 +30,8 @@ def pv_transport_mincq(
     source_labels: ArrayLike,
     target: ArrayLike,
     *,
-    radius: float,
     margin: float,
+    radius: float | None = None,
     gamma: float | None = None,
     draws: int = 64,
     seed: int = 0,
@@ -42,6 +40,10 @@ def pv_transport_mincq(
     radius_unit: RadiusUnit = "absolute",
     margin_unit: MarginUnit = "fraction",
     metric: Metric = "euclidean",
+    identity: bool = False,
+    own_scale: bool = False,
+    even: bool = True,
+    ratio: float | None = None,
 ) -> PVMinCq:
     """Learns a majority vote for the target domain on the moved, truly labelled source points (not in the paper).
 
@@ -56,10 +58,14 @@ def pv_transport_mincq(
         `pvmincq_jax.pv_mincq`.
       draws: how many matchings.
       voters, most_voters: as there; Gaussian kernels sit on the moved points.
+      identity: whether nobody is matched, and the source stays where it is; the radius is then None or 0.
+      own_scale: whether the source is brought to the target's scale first, see `pvmincq_jax.own_scale`.
+      even, ratio: as in `pvmincq_jax.transport_sweep`.
 
     Returns:
       A `PVMinCq`, for `pvmincq_jax.decision` and `pvmincq_jax.predict`. Its learning sample is the moved source:
-      ``labels`` and ``label_weights``, both ``[m_s]``, are theirs, and Gaussian voters have them as ``centers``.
+      ``labels`` and ``label_weights``, both ``[m_s]``, are theirs. A `pvmincq_jax.Choice` of the same task, draws and
+      seed has its radius, margin, margin_unit, gamma, identity and own_scale.
 
     Example:
       >>> from pvmincq_jax import predict
@@ -68,17 +74,20 @@ def pv_transport_mincq(
       >>> print(predict(model, np.array([[3.1], [4.1]])), float(model.pv))
       [ 1. -1.] 0.0
     """
-    check_task(source, source_labels, target)
+    source, labels, target = read_task(source, source_labels, target)
     check_margins([margin], margin_unit, "margin")
-    if radius_unit != "absolute":
-        radius = float(grid_radii(source, target, [radius], radius_unit, metric)[0])
-    transport = pv_transport(source, target, radius, draws=draws, seed=seed, metric=metric, source_labels=source_labels)
+    if identity and radius not in (None, 0):
+        raise ValueError(f"radius must be None or 0 where identity is True; it is {radius!r}")
+    if not identity and radius_unit != "pv":
+        check_positive("radius", radius)
+    moves = Moves([radius], radius_unit, identity, own_scale, even, _shares(ratio), draws, seed, metric)
+    transport = one_map(source, labels, target, moves)
     places, mask = seat_moved(voters, transport, most_voters, seed)
     family = make_voters(voters, places, gamma)
-    found = moved_labels(transport, np.asarray(source_labels, float))
+    found = moved_labels(transport, labels)
     everybody = np.ones(family.votes(places[:1]).shape[1], bool)
     learnt = np.asarray(transport.moved), found, everybody if mask is None else mask
-    return learn_at(family, *learnt, radius, margin, margin_unit)
+    return learn_at(family, *learnt, transport.radius, margin, margin_unit)
 
 
 def transport_sweep(
@@ -135,9 +144,7 @@ def transport_sweep(
     source, labels, target = read_task(source, source_labels, target)
     margins = check_margins(margins, margin_unit)
     gammas = grid_gammas(gammas, target, voters)
-    check_ratio(ratio)
-    shares = None if ratio is None else {1.0: ratio, -1.0: 1 - ratio}
-    moves = Moves(radii, radius_unit, identity, own_scale, even, shares, draws, seed, metric)
+    moves = Moves(radii, radius_unit, identity, own_scale, even, _shares(ratio), draws, seed, metric)
     options = GridOptions(gammas, margins, margin_unit, voters, most_voters, seed=seed, exact=exact, mesh=mesh)
     makers = plan_moves(source, labels, target, moves)
     transports = []
@@ -149,7 +156,10 @@ def transport_sweep(
     return found._replace(ratio=float(np.mean(labels > 0)) if ratio is None else float(ratio))
 
 
-def check_ratio(ratio: float | None) -> None:
-    """The share of a class is between 0 and 1."""
-    if ratio is not None and not 0 < ratio < 1:
+def _shares(ratio: float | None) -> dict[float, float] | None:
+    """Of both classes, from that of +1, which is between 0 and 1."""
+    if ratio is None:
+        return None
+    if not 0 < ratio < 1:
         raise ValueError(f"ratio must be None or the share of +1 in the target, between 0 and 1; it is {ratio!r}")
+    return {1.0: ratio, -1.0: 1 - ratio}

@@ -4,10 +4,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax
+import numpy as np
 
-from pvmincq_jax._checks import check_callable
+from pvmincq_jax._checks import check_callable, check_list
 from pvmincq_jax._progress import Progress
-from pvmincq_jax._types import ArrayLike, MarginUnit, RadiusUnit
+from pvmincq_jax._types import ArrayLike, MarginUnit, RadiusUnit, brief
 from pvmincq_jax.adaptation.choice import Choice, choose
 from pvmincq_jax.adaptation.committee import PART, committee
 from pvmincq_jax.adaptation.criteria import Criterion, label_criterion
@@ -39,6 +40,8 @@ class ValidatedFit(NamedTuple):
     model: PVMinCq
     choice: Choice
     sweep: Sweep
+
+    __repr__ = brief
 
 
 def fit_validated(
@@ -121,6 +124,8 @@ class ValidatedTransport(NamedTuple):
     choice: Choice
     sweep: TransportSweep
 
+    __repr__ = brief
+
     @property
     def adapted(self) -> bool:
         """Whether the best point of the grid is a map, and not the source where it is."""
@@ -163,7 +168,7 @@ def fit_transport_validated(
         identity, own_scale, even: of the grid, as in `pvmincq_jax.transport_sweep`.
       exact: whether all of the grid is solved to 1e-7, as in `pvmincq_jax.fit_validated`.
       ratio: the share of +1 in the target, "source" where it is that of the source, or "estimated", see
-        `pvmincq_jax.estimate_ratio`.
+        `pvmincq_jax.estimate_ratio`: over the same maps and voters, at the middle one of the gammas.
       part: of the grid that votes, see `pvmincq_jax.committee`; None for the best point alone.
 
     Returns:
@@ -178,7 +183,13 @@ def fit_transport_validated(
       (True, (1500,))
     """
     check_callable("criterion", criterion)
-    share = _share(ratio, source, source_labels, target, criterion, {"seed": seed, "metric": metric, "voters": voters})
+    scan = {
+        "radii": radii, "seed": seed, "voters": voters, "most_voters": most_voters, "radius_unit": radius_unit,
+        "metric": metric, "identity": identity, "own_scale": own_scale, "even": even,
+    }  # fmt: skip
+    if gammas is not None:
+        scan["gammas"] = np.sort(check_list("gammas", gammas))[[np.size(gammas) // 2]]
+    share = _share(ratio, source, source_labels, target, criterion, scan)
     figures = transport_sweep(
         source, source_labels, target, radii=radii, margins=margins, gammas=gammas, draws=draws, seed=seed,
         voters=voters, most_voters=most_voters, radius_unit=radius_unit, margin_unit=margin_unit, metric=metric,

@@ -140,7 +140,7 @@ def self_label_gap(
     """
     check_rank("labels", labels, 1)
     check_labels("labels", labels, np.shape(labels)[0], soft=True)
-    check_labels("self_labels", self_labels, np.shape(labels)[0], soft=True)
+    check_labels("self_labels", self_labels, np.shape(labels)[0], soft=True, sample_weights=sample_weights)
     check_sample_weights("sample_weights", sample_weights, np.shape(labels)[0])
     difference = (jnp.asarray(labels) - jnp.asarray(self_labels)) / 2
     return (

@@ -63,9 +63,9 @@ def expectation(values: Array, sample_weights: ArrayLike | None) -> Array:
     return jnp.sum(sample_weights * jnp.where(sample_weights > 0, values, 0.0)) / total
 
 
-def _known(labels: ArrayLike, margin: Array) -> Array:
+def _known(labels: ArrayLike, margin: Array, sample_weights: ArrayLike | None) -> Array:
     """The labels, one per margin, NaN where they are outside [-1, 1]."""
-    check_labels("labels", labels, margin.shape[0], soft=True)
+    check_labels("labels", labels, margin.shape[0], soft=True, sample_weights=sample_weights)
     labels = jnp.asarray(labels)
     labels = labels.astype(jnp.result_type(labels, margin))
     return jnp.where(jnp.abs(labels) <= 1, labels, jnp.nan)
@@ -87,7 +87,7 @@ def first_moment(
       0.5
     """
     margin = vote_margin(votes, weights)
-    return expectation(_known(labels, margin) * margin, sample_weights)
+    return expectation(_known(labels, margin, sample_weights) * margin, sample_weights)
 
 
 def second_moment(votes: ArrayLike, weights: ArrayLike, *, sample_weights: ArrayLike | None = None) -> Array:
@@ -141,7 +141,7 @@ def vote_risk(
       0.6667
     """
     margin = vote_margin(votes, weights)
-    loss = vote_loss(margin, _known(labels, margin))
+    loss = vote_loss(margin, _known(labels, margin, sample_weights))
     return expectation(loss, sample_weights)
 
 

@@ -9,7 +9,7 @@ import pvmincq_jax as pvm
 from pvmincq_jax.adaptation import coarse_grid
 from pvmincq_jax.adaptation.coarse_grid import VoteBlocks, compressed, is_large
 from pvmincq_jax.datasets import moons_task
-from pvmincq_jax.estimators import PVMinCqClassifier
+from pvmincq_jax.estimators import PVMinCqClassifier, PVTransportClassifier
 
 GRID = {"radii": [0.3, 0.8], "margins": [0.05, 0.2, 0.6], "gammas": [0.5, 4.0], "draws": 3, "seed": 1}
 
@@ -126,8 +126,8 @@ def test_which_grids_are_large():
     assert pvm.sweep(wide, labels, wide + 0.1, **given).accuracy == 1e-3
 
 
-@pytest.mark.parametrize("form", ["label", "transport"])
-def test_a_whole_fit_takes_no_memory_for_all_differences(form):
+@pytest.mark.parametrize("classifier", [PVMinCqClassifier, PVTransportClassifier])
+def test_a_whole_fit_takes_no_memory_for_all_differences(classifier):
     """Distances, radii, matchings, maps, medians, votes and the committee, in many features."""
     rng = np.random.default_rng(0)
     labels = np.tile([-1.0, 1.0], 100)
@@ -135,7 +135,7 @@ def test_a_whole_fit_takes_no_memory_for_all_differences(form):
     source[:, 0] += 6 * labels
     target[:, 0] += 6 * labels
     tracemalloc.start()
-    model = PVMinCqClassifier(form=form).fit_domains(source, labels, target)
+    model = classifier().fit_domains(source, labels, target)
     model.predict(target)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()

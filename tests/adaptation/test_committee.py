@@ -40,7 +40,8 @@ def test_it_is_the_mean_of_its_members(grid, task):
     # Two votes at one radius and gamma share their voters.
     assert len(together.weights) == 2 * len(task.source)
     assert np.sum(np.abs(together.weights)) <= 1
-    assert together.radius == grid.radii[1]
+    assert together.radius is None
+    assert together.pv == grid.pv[1]
     np.testing.assert_array_equal(together.labels, task.source_labels)
 
 
@@ -50,6 +51,8 @@ def test_it_is_a_model(grid, task, tmp_path):
     again = pvm.load_model(tmp_path / "committee")
     values = pvm.decision(together, task.test)
     np.testing.assert_array_equal(pvm.decision(again, task.test), values)
+    assert again.mu_max is again.kkt_residual is again.radius is again.gamma is None
+    jax.tree.map(np.testing.assert_array_equal, again, together)
     with jax.enable_x64(True):
         traced = jax.jit(pvm.decision)(together, task.test)
     np.testing.assert_allclose(traced, values, atol=1e-12)
