@@ -94,7 +94,7 @@ def test_no_array_of_all_differences():
     functions = {
         "distances": lambda x, y: total(root(squared_distances(x, y))),
         "soft": lambda x, y: total(pvm.soft_matching(x, y, 30.0, 0.1, iterations=3)),
-        "scaled": lambda x, y: total(pvm.scaled_transport(x, y, 30.0, softness=0.1, iterations=3)),
+        "scaled": lambda x, y: total(pvm.sinkhorn_transport(x, y, 30.0, softness=0.1, iterations=3)),
         "plan": lambda x, y: total(plan_spread(y, jnp.asarray(plan))),
         "pairs": lambda x, y: total(pvm.matched_spread(y, rows, columns, plan.ravel(), 120)),
     }
@@ -134,7 +134,7 @@ def test_soft_functions_far_from_the_origin():
         return jax.value_and_grad(lambda s, t: pvm.soft_pv(s, t, 1.0, 0.1), (0, 1))(source, target)
 
     def scaled(source, target):
-        return pvm.scaled_transport(source, target, 1.5, softness=0.1).matching.plan
+        return pvm.sinkhorn_transport(source, target, 1.5, softness=0.1).matching.plan
 
     for function in (soft, scaled):
         for near, moved in zip(jax.tree.leaves(function(source, target)), jax.tree.leaves(function(*far))):
