@@ -4,9 +4,9 @@ All of it is traced code, and one iteration, Sinkhorn's: a matrix K is scaled to
 and columns sum to 1 together with what stays unmatched. Two ways to say how much stays unmatched:
 
 - `soft_matching`, `soft_pv`: a price, the temperature. In the limit of temperature 0 the plan is a maximum matching.
-- `sinkhorn_matching`, `sinkhorn_transport`: the number of pairs. The means of random maximum matchings of a graph, under
-  any law, are the matrices on its edges whose rows and columns sum to at most 1 and whose entries sum to the size of a
-  maximum matching. Drawing matchings picks one of these by chance; scaling picks the one of largest entropy, which
+- `sinkhorn_matching`, `sinkhorn_transport`: the number of pairs. The means of random maximum matchings of a graph,
+  under any law, are the matrices on its edges whose rows and columns sum to at most 1 and whose entries sum to the size
+  of a maximum matching. Drawing matchings picks one of these by chance; scaling picks the one of largest entropy, which
   treats interchangeable points exactly alike.
 
 Not in the paper.
@@ -294,8 +294,8 @@ def sinkhorn_transport(
       source, target: ``[m_s, d]`` and ``[m_t, d]``.
       radius: above 0.
       softness: see `radius_affinity`.
-      pairs: see `sinkhorn_matching`; all of the smaller sample when None, which a soft edge always allows and a sharp one
-        from the bottleneck radius on.
+      pairs: see `sinkhorn_matching`; all of the smaller sample when None, which a soft edge always allows and a sharp
+        one from the bottleneck radius on.
       iterations: see `sinkhorn_matching`.
 
     Returns: a `SinkhornTransport`. A source point without any weight is moved to the origin and has weight 0.
