@@ -61,8 +61,16 @@ from pvmincq_jax.matching.matching import (
 from pvmincq_jax.matching.curve import PVCurve, bottleneck_radius, grid_radii, pv_curve
 from pvmincq_jax.matching.selflabel import SelfLabels, carry_labels, nn_self_label, self_label
 from pvmincq_jax.matching.spread import MatchedSpread, matched_spread
-from pvmincq_jax.matching.soft import SoftMatching, soft_eps_h, soft_matching, soft_pv
-from pvmincq_jax.matching.scaling import ScaledMatching, ScaledTransport, scaled_matching, scaled_transport
+from pvmincq_jax.matching.soft import (
+    SinkhornMatching,
+    SinkhornTransport,
+    SoftMatching,
+    sinkhorn_matching,
+    sinkhorn_transport,
+    soft_eps_h,
+    soft_matching,
+    soft_pv,
+)
 from pvmincq_jax.adaptation.model import PVMinCq, decision, load_model, predict, save_model
 from pvmincq_jax.adaptation.learn import model_at, values_at
 from pvmincq_jax.adaptation.label import pv_mincq
@@ -141,8 +149,8 @@ __all__ = [
     "Metric", "Precomputed", "RadiusGraph", "radius_graph", "ExpectedMatching", "Matching", "MatchingDraws",
     "draw_matchings", "match", "perturbed_variation", "PVCurve", "bottleneck_radius", "grid_radii", "pv_curve",
     "SelfLabels", "carry_labels", "nn_self_label", "self_label", "MatchedSpread", "matched_spread", "SoftMatching",
-    "soft_eps_h", "soft_matching", "soft_pv", "ScaledMatching", "ScaledTransport", "scaled_matching",
-    "scaled_transport",
+    "soft_eps_h", "soft_matching", "soft_pv", "SinkhornMatching", "SinkhornTransport", "sinkhorn_matching",
+    "sinkhorn_transport",
     "PVMinCq", "decision", "load_model", "model_at", "predict", "save_model", "values_at", "pv_mincq", "Sweep",
     "sweep", "Transport", "barycentres", "move", "pv_transport", "stay", "own_scale", "TransportSweep",
     "pv_transport_mincq", "transport_sweep", "Choice", "Criterion", "choose", "class_ratio_gap", "label_criterion",

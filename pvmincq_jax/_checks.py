@@ -1,6 +1,7 @@
-"""Checks of concrete input, made before anything is traced: each raises a ValueError that names the argument.
+"""Checks of input, made before anything is traced: each raises a ValueError that names the argument.
 
-A value that is already traced cannot be looked at; the checks let it pass, and the traced code answers with a `Status`.
+Shapes are always checked, values in NumPy arrays and lists only. JAX arrays, traced or not, stay on their device: the
+code that computes with them answers with a `Status` or NaN. Host functions turn what they read into NumPy arrays first.
 """
 
 import operator
@@ -20,6 +21,21 @@ def is_traced(*values: Any) -> bool:
     return any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(values))
 
 
+def on_device(*values: Any) -> bool:
+    """Whether any of the values is a JAX array, traced or not."""
+    return any(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(values))
+
+
+def read_samples(**arrays: Any) -> list[np.ndarray]:
+    """What a host function reads, as NumPy arrays whose values can be checked."""
+    for name, value in arrays.items():
+        if is_traced(value):
+            raise ValueError(
+                f"{name} is traced, and this function runs on the host: call it outside jit, vmap and grad"
+            )
+    return [value if hasattr(value, "toarray") else np.asarray(value) for value in arrays.values()]
+
+
 def check_rank(name: str, value: ArrayLike, rank: int) -> None:
     """Static, so it holds for traced values too."""
     shape = np.shape(value)
@@ -35,7 +51,9 @@ def check_length(name: str, value: ArrayLike, length: int, what: str) -> None:
 
 
 def check_numbers(name: str, value: Any) -> np.ndarray:
-    """Numbers, as an array; text is not read as a number."""
+    """Numbers, as an array; text is not read as a number, and a sparse matrix not at all."""
+    if hasattr(value, "toarray"):
+        raise ValueError(f"{name} is sparse, a {type(value).__name__}; give a dense array, such as {name}.toarray()")
     array = np.asarray(value)
     if not np.issubdtype(array.dtype, np.number) and array.dtype != bool:
         strange = next((entry for entry in array.ravel().tolist() if not isinstance(entry, float | int)), array.dtype)
@@ -46,7 +64,7 @@ def check_numbers(name: str, value: Any) -> np.ndarray:
 
 def check_finite(name: str, value: ArrayLike) -> None:
     """No NaN, no infinity."""
-    if is_traced(value):
+    if on_device(value):
         return
     array = check_numbers(name, value)
     if not np.all(np.isfinite(array)):
@@ -94,7 +112,7 @@ def check_labels(
     """
     check_length(name, value, length, "sample point")
     check_finite(name, value)
-    if is_traced(value):
+    if on_device(value):
         return
     labels = np.asarray(value)
     if soft and np.any(np.abs(labels) > 1):
@@ -116,7 +134,7 @@ def check_sample_weights(name: str, value: ArrayLike | None, length: int) -> Non
         return
     check_length(name, value, length, "sample point")
     check_finite(name, value)
-    if is_traced(value):
+    if on_device(value):
         return
     weights = np.asarray(value)
     if np.any(weights < 0):
@@ -127,7 +145,7 @@ def check_sample_weights(name: str, value: ArrayLike | None, length: int) -> Non
 
 def check_positive(name: str, value: Any) -> None:
     """Finite and above zero."""
-    if is_traced(value):
+    if on_device(value):
         return
     array = check_numbers(name, value)
     if not (np.all(np.isfinite(array)) and np.all(array > 0)):
@@ -137,7 +155,7 @@ def check_positive(name: str, value: Any) -> None:
 def check_not_negative(name: str, value: ArrayLike) -> None:
     """Finite numbers, 0 included."""
     check_finite(name, value)
-    if not is_traced(value) and np.any(np.asarray(value) < 0):
+    if not on_device(value) and np.any(np.asarray(value) < 0):
         raise ValueError(f"{name} must not be negative; it is {value}")
 
 
@@ -178,6 +196,7 @@ def read_task(
     source: ArrayLike, source_labels: ArrayLike, target: ArrayLike
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """A checked task, in one precision."""
+    source, source_labels, target = read_samples(source=source, source_labels=source_labels, target=target)
     check_task(source, source_labels, target)
     dtype = common_dtype(source, target)
     return np.asarray(source, dtype), np.asarray(source_labels, dtype), np.asarray(target, dtype)

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.spatial.distance import cdist
 
-from pvmincq_jax._checks import is_traced
+from pvmincq_jax._checks import on_device
 from pvmincq_jax._types import Array, ArrayLike, common_dtype
 
 __all__: list[str] = []
@@ -30,10 +30,10 @@ def squared_distances(x: ArrayLike, y: ArrayLike) -> Any:
     matrices, 2 sum_k (x_ik - y_jk) (dx_ik - dy_jk) multiplied out around the mean of y; it is off by a few units of
     rounding of the largest |x_i - mean| or |y_j - mean|, wherever the origin is.
 
-    Where nothing is traced it is computed in NumPy, in the points' own precision, and nothing is compiled. From 32
-    features on that is |x_i|^2 + |y_j|^2 - 2 x_i y_j around the mean of y, which is a product of matrices; where less
-    than a thousandth of the first two is left, differences are taken after all. The error is below 1e-10 of each
-    distance, wherever the origin is.
+    JAX arrays stay on their device. Of NumPy arrays it is computed in NumPy, in the points' own precision, and nothing
+    is compiled. From 32 features on that is |x_i|^2 + |y_j|^2 - 2 x_i y_j around the mean of y, which is a product of
+    matrices; where less than a thousandth of the first two is left, differences are taken after all. The error is below
+    1e-10 of each distance, wherever the origin is.
 
     Args:
       x: ``[m, d]``.
@@ -46,7 +46,7 @@ def squared_distances(x: ArrayLike, y: ArrayLike) -> Any:
       >>> print(squared_distances(jnp.array([[0.0, 1.0]]), jnp.array([[0.0, 1.0], [3.0, 5.0]])))
       [[ 0. 25.]]
     """
-    if not is_traced(x, y):
+    if not on_device(x, y):
         # In float32 far points are infinitely far.
         with np.errstate(over="ignore", invalid="ignore"):
             return _on_host(np.asarray(x, float), np.asarray(y, float)).astype(common_dtype(x, y))

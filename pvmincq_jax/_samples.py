@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pvmincq_jax._checks import check_count, check_length, check_samples, check_task
+from pvmincq_jax._checks import check_count, check_length, check_samples, check_task, read_samples
 from pvmincq_jax._distances import squared_distances
 from pvmincq_jax._types import ArrayLike
 
@@ -56,6 +56,7 @@ def canonical_order(points: np.ndarray, labels: np.ndarray | None = None) -> np.
 
 def prepare(source: ArrayLike, source_labels: ArrayLike, target: ArrayLike) -> Sample:
     """Checks a task and puts its rows into canonical order; labels may be numbers from 0 of more than two classes."""
+    source, source_labels, target = read_samples(source=source, source_labels=source_labels, target=target)
     kinds = np.unique(source_labels)
     if kinds.size > 2 and np.array_equal(kinds, np.arange(kinds.size)):
         check_samples(source, target)

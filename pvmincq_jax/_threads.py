@@ -1,10 +1,11 @@
-"""Cores: how many there are, and BLAS on one thread while our own work fills them."""
+"""Cores: how many there are, and BLAS on one thread while the package's own threads fill them."""
 
 import contextlib
 import functools
 import os
 import sys
 import threading
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -35,9 +36,20 @@ def _libraries(modules: int) -> Any:
     return ThreadpoolController()
 
 
+@functools.lru_cache(maxsize=1)
+def _warn_of_threads() -> None:
+    if core_count() > 1 and os.environ.get("OPENBLAS_NUM_THREADS") != "1":
+        warnings.warn(
+            "threadpoolctl is not installed: BLAS keeps its own threads, which slows fits and changes no result. "
+            "Install it (pip install threadpoolctl), or set OPENBLAS_NUM_THREADS=1 before Python starts",
+            RuntimeWarning,
+            stacklevel=4,
+        )
+
+
 @contextlib.contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """BLAS on one thread, where threadpoolctl (a part of scikit-learn's installation) is there to see to it.
+    """BLAS on one thread, by threadpoolctl (a part of scikit-learn's installation); where it is missing, a warning.
 
     Products and factorisations of some hundred rows gain nothing from BLAS's own threads, and take many times as long
     where these wait for a core that others use. The setting belongs to the whole process: the first to enter makes it,
@@ -47,6 +59,7 @@ def one_blas_thread() -> Iterator[None]:
     try:
         libraries = _libraries(len(sys.modules))
     except ImportError:
+        _warn_of_threads()
         yield
         return
     with _lock:

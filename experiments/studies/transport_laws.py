@@ -76,7 +76,7 @@ def scaled(source: np.ndarray, target: np.ndarray, radius: float, draws: int, se
     del draws, seed
     pairs = round((1 - pvm.perturbed_variation(source, target, radius)) * len(source))
     with jax.enable_x64(True):
-        return np.asarray(pvm.scaled_matching(_graph(source, target, radius).astype(float), pairs).plan)
+        return np.asarray(pvm.sinkhorn_matching(_graph(source, target, radius).astype(float), pairs).plan)
 
 
 LAWS: dict[str, Callable[[np.ndarray, np.ndarray, float, int, int], np.ndarray]] = {

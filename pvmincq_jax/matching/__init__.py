@@ -1,11 +1,10 @@
 """Algorithm 2: who is within reach of whom, maximum matchings, and the perturbed variation. Host code, outside jit.
 
 - `space`, `graph`: two samples, a distance, and the pairs within a radius
-- `strands`, `augment`, `matching`: random maximum matchings, and PV
-- `growth`, `radii`: the radius at which a maximum matching first has so many pairs
-- `curve`: PV as a function of the radius, the bottleneck radius, and radii at levels of PV
+- `matching`: random maximum matchings, and PV
+- `growth`, `curve`: PV as a function of the radius, the bottleneck radius, and radii at levels of PV
 - `selflabel`: labels carried over a matching (section 3.2), or by nearest neighbours
 - `spread`: the means of matched points, and how far the points are spread around them
 
-Two modules are traced functions: `soft` and `scaling`, smooth counterparts of the matching, for gradients.
+One module is traced code: `soft`, smooth counterparts of the matching by Sinkhorn's iteration, for gradients.
 """

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.spatial import cKDTree
 
-from pvmincq_jax._checks import check_positive
+from pvmincq_jax._checks import check_positive, read_samples
 from pvmincq_jax._types import ArrayLike
 from pvmincq_jax.matching.space import PAIR_BLOCK, Metric, Space, make_space
 
@@ -95,6 +95,7 @@ def _restrict(name: str, rows: np.ndarray | None, vertex_rows: np.ndarray) -> tu
 
 def space_graph(space: Space, radius: float) -> RadiusGraph:
     """The pairs of a space with distance at most the radius."""
+    (radius,) = read_samples(radius=radius)
     check_positive("radius", radius)
     if np.ndim(radius) != 0:
         raise ValueError(f"radius must be one number; its shape is {np.shape(radius)}")

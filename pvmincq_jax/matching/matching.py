@@ -11,6 +11,7 @@ the same for points that the graph does not tell apart, so each of them is as li
 graph every permutation is as likely as any other; in general, not all maximum matchings are equally likely.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -25,9 +26,10 @@ from pvmincq_jax.matching.space import Metric, make_space
 __all__ = ["ExpectedMatching", "Matching", "MatchingDraws", "draw_matchings", "match", "perturbed_variation"]
 
 # Edges per point up to which a graph goes to the flow whole, and random neighbours of each point in a thin one.
-_WHOLE = 48
+_WHOLE = 32
 _SAMPLED = 8
-# Edges that a search handles at once.
+# Edges of small graphs that go to one flow together, and edges that a search handles at once.
+_TOGETHER = 1 << 16
 _BLOCK = 1 << 21
 
 
@@ -113,7 +115,8 @@ def match(
     """
     space = make_space(source, target, metric)
     graph = space_graph(space, radius)
-    partners = random_matching(graph, edges_by_target(graph), np.random.default_rng([check_count("seed", seed, 0), 0]))
+    streams = [np.random.default_rng([check_count("seed", seed, 0), 0])]
+    (partners,) = random_matchings(graph, edges_by_target(graph), streams)
     targets = np.flatnonzero(partners >= 0)
     targets = targets[np.argsort(space.source_rows[partners[targets]])]
     sources = partners[targets]
@@ -166,13 +169,14 @@ def draw_matchings(graph: RadiusGraph, draws: int, *, seed: int = 0) -> Matching
       (array([0, 0, 1, 1]), array([0, 1, 0, 1]), array([0.5, 0.5, 0.5, 0.5]))
     """
     draws, seed = check_count("draws", draws, 1), check_count("seed", seed, 0)
-    by_target, first = edges_by_target(graph), None
-    partners = np.empty((draws, graph.target_rows.size), dtype=np.int64)
-    for draw in range(draws):
-        vertices = random_matching(graph, by_target, np.random.default_rng([seed, draw]), known=first)
-        first = vertices if first is None else first
-        partners[draw, graph.target_rows] = np.where(vertices >= 0, graph.source_rows[vertices], -1)
-    size = graph.source_rows.size
+    by_target, size = edges_by_target(graph), graph.source_rows.size
+    together = 1 + _TOGETHER // graph.neighbours.size if graph.neighbours.size and by_target is None else 1
+    partners, known = np.empty((draws, graph.target_rows.size), dtype=np.int64), None
+    for first in range(0, draws, together):
+        series = range(first, min(first + together, draws))
+        vertices = random_matchings(graph, by_target, [np.random.default_rng([seed, draw]) for draw in series], known)
+        known = vertices[0] if known is None else known
+        partners[np.ix_(series, graph.target_rows)] = np.where(vertices >= 0, graph.source_rows[vertices], -1)
     return MatchingDraws(partners, pv_of(np.count_nonzero(partners[0] >= 0), size, partners.shape[1]), size)
 
 
@@ -184,42 +188,44 @@ def edges_by_target(graph: RadiusGraph) -> csc_array | None:
     return csr_array((np.ones(graph.neighbours.size, np.int8), graph.neighbours, graph.starts), shape=shape).tocsc()
 
 
-def random_matching(
+def random_matchings(
     graph: RadiusGraph,
     by_target: csc_array | None,
-    stream: np.random.Generator,
-    *,
+    streams: Sequence[np.random.Generator],
     known: np.ndarray | None = None,
     start: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Draws a maximum matching.
+    """Draws maximum matchings.
 
     Args:
       graph: of any size.
       by_target: of `edges_by_target`.
-      stream: the source of all randomness.
-      known: a maximum matching in the form of the result. Its size spares the proof that this one is maximum, and
-        its edges make any thin graph that holds them large enough for a maximum matching.
-      start: a matching in the form of the result, to be completed: its points stay matched.
+      streams: the source of all randomness, one for each matching; if the graph is to be thinned out, only one.
+      known: a maximum matching, a row of the result. Its size spares the proof that this one is maximum, and its edges
+        make any thin graph that holds them large enough for a maximum matching.
+      start: a matching, a row of the result, to be completed: its points stay matched.
 
-    Returns: the source vertex matched with each target vertex, or -1 ``[m_t]``.
+    Returns: the source vertex matched with each target vertex, or -1 ``[matchings, m_t]``.
     """
-    partners = np.full(graph.target_rows.size, -1) if start is None else start
+    partners = np.full((len(streams), graph.target_rows.size), -1)
+    if start is not None:
+        partners[:] = start
     degree = np.diff(graph.starts)
     if by_target is None:
-        return _augment(partners, np.repeat(np.arange(degree.size), degree), graph.neighbours, degree.size, stream)
+        return _augment(partners, np.repeat(np.arange(degree.size), degree), graph.neighbours, degree.size, streams)
+    (stream,) = streams
     linked = min(np.count_nonzero(degree), np.count_nonzero(np.diff(by_target.indptr)))
     most = linked if known is None else np.count_nonzero(known >= 0)
     sources, targets = _sample(graph.starts, graph.neighbours, stream)
     new_targets, new_sources = _sample(by_target.indptr, by_target.indices, stream)
     while True:
         sources, targets = np.concatenate([sources, new_sources]), np.concatenate([targets, new_targets])
-        partners = _augment(partners, sources, targets, degree.size, stream)
+        partners = _augment(partners, sources, targets, degree.size, streams)
         if np.count_nonzero(partners >= 0) == most:
             return partners
-        parents = _search(graph, partners, stream) if known is None else known
+        parents = _search(graph, partners[0], stream) if known is None else known
         new_targets = np.flatnonzero(parents >= 0)
-        if known is None and np.all(partners[new_targets] >= 0):
+        if known is None and np.all(partners[0, new_targets] >= 0):
             return partners
         new_sources = parents[new_targets]
 
@@ -232,32 +238,45 @@ def _sample(starts: np.ndarray, neighbours: np.ndarray, stream: np.random.Genera
 
 
 def _augment(
-    partners: np.ndarray, sources: np.ndarray, targets: np.ndarray, source_size: int, stream: np.random.Generator
+    partners: np.ndarray,
+    sources: np.ndarray,
+    targets: np.ndarray,
+    source_size: int,
+    streams: Sequence[np.random.Generator],
 ) -> np.ndarray:
-    """Makes a matching maximum on the given edges, by a maximum flow in the residual network.
+    """Makes matchings ``[matchings, m_t]`` maximum on the given edges, by a maximum flow in the residual network.
 
     Arcs lead from a source along its edges to targets, and from a matched target back to its partner. A matched target
-    has that one way out, and its partner that one way in, so no vertex carries two paths.
+    has that one way out, and its partner that one way in, so no vertex carries two paths. Each matching has a copy of
+    the vertices to itself, which shares the beginning and the end of all paths: the copies do not affect each other.
     """
+    copies, target_size = partners.shape
+    begin = copies * (source_size + target_size)
+    end, copy = begin + 1, np.arange(copies)[:, None]
     # The flow follows the order of its vertices, so that they are numbered at random.
-    source_number, target_number = stream.permutation(source_size), source_size + stream.permutation(partners.size)
-    begin, end = source_size + partners.size, source_size + partners.size + 1
-    matched = np.flatnonzero(partners >= 0)
-    of_source = np.full(source_size, -1)
-    of_source[partners[matched]] = matched
-    unmatched = source_number[of_source < 0]
-    tails = [source_number[sources], target_number, np.full(unmatched.size, begin)]
-    heads = [target_number[targets], np.where(partners >= 0, source_number[partners], end), unmatched]
-    tail, head = np.concatenate(tails).astype(np.int32), np.concatenate(heads).astype(np.int32)
+    orders = [(stream.permutation(source_size), stream.permutation(target_size)) for stream in streams]
+    source_number = copy * source_size + [order for order, _ in orders]
+    target_number = copies * source_size + copy * target_size + [order for _, order in orders]
+    partner_number = np.take_along_axis(source_number, partners, axis=1)
+    unmatched = np.ones(begin, dtype=bool)
+    unmatched[copies * source_size :] = False
+    unmatched[partner_number[partners >= 0]] = False
+    roots = np.flatnonzero(unmatched)
+    tails = [source_number[:, sources], target_number, np.full(roots.size, begin)]
+    heads = [target_number[:, targets], np.where(partners >= 0, partner_number, end), roots]
+    tail, head = (np.concatenate([part.ravel() for part in ends]).astype(np.int32) for ends in (tails, heads))
     network = csr_array((np.ones(tail.size, dtype=np.int32), (tail, head)), shape=(end + 1, end + 1))
     flow = maximum_flow(network, begin, end, method="dinic").flow.tocoo()
-    used = (flow.data > 0) & (flow.row < source_size)
+    used = (flow.data > 0) & (flow.row < copies * source_size)
     # Every source on a path gets one new target; the pairs that the path passed are gone with it.
-    of_source[np.argsort(source_number)[flow.row[used]]] = np.argsort(target_number)[flow.col[used] - source_size]
-    matched = np.flatnonzero(of_source >= 0)
-    partners = np.full(partners.size, -1)
-    partners[of_source[matched]] = matched
-    return partners
+    target_of = np.full(begin, -1)
+    target_of[partner_number[partners >= 0]] = target_number[partners >= 0]
+    target_of[flow.row[used]] = flow.col[used]
+    matched = np.flatnonzero(target_of >= 0)
+    vertex = np.argsort(np.concatenate([source_number.ravel(), target_number.ravel()]))
+    partners = np.full(copies * target_size, -1)
+    partners[vertex[target_of[matched]] - copies * source_size] = vertex[matched] % source_size
+    return partners.reshape(copies, target_size)
 
 
 def _search(graph: RadiusGraph, partners: np.ndarray, stream: np.random.Generator) -> np.ndarray:

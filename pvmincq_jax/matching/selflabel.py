@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pvmincq_jax._checks import check_count, check_labels
+from pvmincq_jax._checks import check_count, check_labels, read_samples
 from pvmincq_jax._types import ArrayLike
 from pvmincq_jax.matching.graph import check_reach, space_graph
 from pvmincq_jax.matching.matching import ExpectedMatching, MatchingDraws, draw_matchings
@@ -30,8 +30,9 @@ class SelfLabels(NamedTuple):
 
 
 def _checked_labels(source_labels: ArrayLike, size: int) -> np.ndarray:
-    check_labels("source_labels", source_labels, size, soft=False)
-    return np.asarray(source_labels, dtype=float)
+    (labels,) = read_samples(source_labels=source_labels)
+    check_labels("source_labels", labels, size, soft=False)
+    return labels.astype(float)
 
 
 def _source_size(source: ArrayLike | None, metric: Metric) -> int:

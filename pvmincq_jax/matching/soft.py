@@ -1,5 +1,18 @@
-"""Smooth counterparts of the matching, the perturbed variation and eps_H, for following gradients through them."""
+"""Smooth counterparts of the matching, the perturbed variation and eps_H, for following gradients through them.
 
+All of it is traced code, and one iteration, Sinkhorn's: a matrix K is scaled to a plan p_st = u_s K_st v_t whose rows
+and columns sum to 1 together with what stays unmatched. Two ways to say how much stays unmatched:
+
+- `soft_matching`, `soft_pv`: a price, the temperature. In the limit of temperature 0 the plan is a maximum matching.
+- `sinkhorn_matching`, `sinkhorn_transport`: the number of pairs. The means of random maximum matchings of a graph,
+  under any law, are the matrices on its edges whose rows and columns sum to at most 1 and whose entries sum to the size
+  of a maximum matching. Drawing matchings picks one of these by chance; scaling picks the one of largest entropy, which
+  treats interchangeable points exactly alike.
+
+Not in the paper.
+"""
+
+from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
@@ -7,11 +20,50 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pvmincq_jax._checks import check_positive, check_rank, check_samples
+from pvmincq_jax._checks import check_count, check_not_negative, check_points, check_positive, check_rank, check_samples
 from pvmincq_jax._distances import root, squared_distances
 from pvmincq_jax._types import Array, ArrayLike
+from pvmincq_jax.matching.spread import MatchedSpread, plan_spread
 
-__all__ = ["SoftMatching", "soft_eps_h", "soft_matching", "soft_pv"]
+__all__ = [
+    "SinkhornMatching",
+    "SinkhornTransport",
+    "SoftMatching",
+    "sinkhorn_matching",
+    "sinkhorn_transport",
+    "soft_eps_h",
+    "soft_matching",
+    "soft_pv",
+]
+
+
+def _inverse(total: Array) -> Array:
+    """1 / total, and 0 for a point without any neighbour."""
+    return jnp.where(total > 0, 1 / jnp.where(total > 0, total, 1.0), 0.0)
+
+
+def _sinkhorn(
+    kernel: Array, row_slack: Callable[[Array], Array], column_slack: Callable[[Array], Array], iterations: int
+) -> tuple[Array, Array]:
+    """Sinkhorn's iteration: u = 1 / (K v + b), v = 1 / (K' u + c), with what stays unmatched of rows and columns.
+
+    Args:
+      kernel: K ``[m_s, m_t]``.
+      row_slack: from u to b, a scalar: a row leaves u_s b unmatched.
+      column_slack: from v to c.
+      iterations: how many.
+
+    Returns: u and v, of which the rows are met exactly.
+    """
+
+    def step(state: tuple[Array, Array], _: None) -> tuple[tuple[Array, Array], None]:
+        u, v = state
+        u = _inverse(kernel @ v + row_slack(u))
+        return (u, _inverse(u @ kernel + column_slack(v))), None
+
+    start = jnp.ones(kernel.shape[0], kernel.dtype), jnp.ones(kernel.shape[1], kernel.dtype)
+    (u, v), _ = jax.lax.scan(step, start, None, iterations)
+    return _inverse(kernel @ v + row_slack(u)), v
 
 
 class SoftMatching(NamedTuple):
@@ -80,14 +132,8 @@ def _soft_matching(source: Array, target: Array, radius: Array, temperature: Arr
     # K, a and b are held divided by exp(1/t), exp(-1/2t) and exp(-1/2t), which keeps them inside the floats' range.
     alone = jnp.exp(-0.5 / temperature)
     kernel = jnp.exp((edges - 1) / temperature) - alone**2
-
-    def iterate(b: Array, _: None) -> tuple[Array, None]:
-        a = 1 / (alone + kernel @ b)
-        return 1 / (alone + a @ kernel), None
-
-    b, _ = jax.lax.scan(iterate, jnp.ones(target.shape[0], edges.dtype), None, length=iterations)
-    a = 1 / (alone + kernel @ b)
-    # Rows are met exactly now; a column that is still too full is cut back to 1.
+    a, b = _sinkhorn(kernel, lambda _: alone, lambda _: alone, iterations)
+    # Rows are met exactly; a column that is still too full is cut back to 1.
     b = jnp.minimum(b, 1 / (alone + a @ kernel))
     return SoftMatching(a[:, None] * kernel * b, edges)
 
@@ -139,3 +185,126 @@ def soft_eps_h(source_votes: ArrayLike, target_votes: ArrayLike, pair_weights: A
     square = squared_distances(source_votes, target_votes) / np.shape(source_votes)[1]
     total = jnp.sum(pair_weights)
     return root(jnp.sum(pair_weights * square) / jnp.maximum(total, jnp.finfo(square.dtype).tiny))
+
+
+class SinkhornMatching(NamedTuple):
+    """A fractional matching of largest entropy.
+
+    Attributes:
+      plan: p ``[m_s, m_t]``; its rows sum to at most 1, and so do its columns up to the error.
+      weights: its row sums P_s ``[m_s]``: how much each source point is matched.
+      error: the largest excess or lack of a column: how far the iteration was from its limit.
+    """
+
+    plan: Array
+    weights: Array
+    error: Array
+
+
+def radius_affinity(source: ArrayLike, target: ArrayLike, radius: ArrayLike, softness: ArrayLike = 0.0) -> Array:
+    """The radius graph as a matrix, with a sharp or a soft edge.
+
+    a_st = 1 if |x_s - x_t| <= radius, else 0; with a softness tau, 1 / (1 + exp((|x_s - x_t| / radius - 1) / tau)).
+
+    ``[m_s, m_t]`` in [0, 1]. A softness of 0 is the graph itself, which has no derivative.
+
+    Example:
+      >>> print(radius_affinity(np.array([[0.0]]), np.array([[1.0], [2.0]]), 1.5))
+      [[1. 0.]]
+    """
+    check_samples(source, target)
+    check_positive("radius", radius)
+    check_not_negative("softness", softness)
+    # Points that coincide stay within the radius whichever way they move: their root's derivative of 0 is right.
+    ratio = root(squared_distances(source, target)) / radius
+    soft = jnp.asarray(softness, ratio.dtype)
+    width = jnp.where(soft > 0, soft, 1.0)
+    return jnp.where(soft > 0, jax.nn.sigmoid((1 - ratio) / width), (ratio <= 1).astype(ratio.dtype))
+
+
+def sinkhorn_matching(affinity: ArrayLike, pairs: ArrayLike, *, iterations: int = 500) -> SinkhornMatching:
+    """Scales a matrix to a fractional matching of so many pairs. Not in the paper.
+
+    p_st = u_s a_st v_t with sum_t p_st + u_s b = 1, sum_s p_st + v_t c = 1 and sum_st p_st = pairs.
+
+    What a row or a column lacks to 1 goes to one more column or row (of scales b and c): the point is unmatched with
+    that share. Of all such plans this one has the largest entropy relative to the affinities, those shares counted in.
+
+    Args:
+      affinity: a, not negative ``[m_s, m_t]``, e.g. of `radius_affinity`.
+      pairs: of a maximum matching of the entries above 0, or fewer, e.g. (1 - PV) m for samples of one size m.
+      iterations: of Sinkhorn's; pairs that no maximum matching holds fade like one over this number.
+
+    Returns: a `SinkhornMatching`. More pairs than a matching can have show as an error that does not vanish.
+
+    Example:
+      >>> matching = sinkhorn_matching(np.array([[1.0, 1.0, 0.0], [1.0, 1.0, 1.0], [0.0, 1.0, 1.0]]), 3)
+      >>> print(matching.plan.round(2))
+      [[0.62 0.38 0.  ]
+       [0.38 0.24 0.38]
+       [0.   0.38 0.62]]
+    """
+    check_points("affinity", affinity)
+    check_not_negative("affinity", affinity)
+    check_positive("pairs", pairs)
+    iterations = check_count("iterations", iterations, 1)
+    affinity = jnp.asarray(affinity, jnp.result_type(affinity, float))
+    rows_left, columns_left = (jnp.maximum(size - jnp.asarray(pairs, affinity.dtype), 0.0) for size in affinity.shape)
+
+    # What all rows leave unmatched adds up to rows_left.
+    def column_slack(v: Array) -> Array:
+        return columns_left * _inverse(jnp.sum(v))
+
+    u, v = _sinkhorn(affinity, lambda u: rows_left * _inverse(jnp.sum(u)), column_slack, iterations)
+    plan = u[:, None] * affinity * v
+    # Rows are exact after the last half step; columns tell how far the limit is.
+    columns = jnp.sum(plan, axis=0) + column_slack(v) * v
+    error = jnp.max(jnp.abs(columns - (jnp.sum(affinity, axis=0) + columns_left > 0)))
+    return SinkhornMatching(plan, jnp.sum(plan, axis=1), error)
+
+
+class SinkhornTransport(NamedTuple):
+    """Where the source points go under a matching of largest entropy.
+
+    Attributes:
+      spread: moved points and the spread around them, as the bounds take them.
+      matching: the plan behind it.
+    """
+
+    spread: MatchedSpread
+    matching: SinkhornMatching
+
+
+def sinkhorn_transport(
+    source: ArrayLike,
+    target: ArrayLike,
+    radius: ArrayLike,
+    *,
+    softness: ArrayLike = 0.02,
+    pairs: ArrayLike | None = None,
+    iterations: int = 500,
+) -> SinkhornTransport:
+    """Moves each source point to the mean of the target points under the plan of largest entropy. Not in the paper.
+
+    z_s = sum_t p_st x_t / P_s, with p of `sinkhorn_matching` on `radius_affinity`.
+
+    A traced function throughout, differentiable in both samples and the radius, where `pvmincq_jax.pv_transport` draws.
+
+    Args:
+      source, target: ``[m_s, d]`` and ``[m_t, d]``.
+      radius: above 0.
+      softness: see `radius_affinity`.
+      pairs: see `sinkhorn_matching`; all of the smaller sample when None, which a soft edge always allows and a sharp
+        one from the bottleneck radius on.
+      iterations: see `sinkhorn_matching`.
+
+    Returns: a `SinkhornTransport`. A source point without any weight is moved to the origin and has weight 0.
+
+    Example:
+      >>> transport = sinkhorn_transport(np.array([[0.0], [9.0]]), np.array([[9.5], [1.0]]), 2.0)
+      >>> print(transport.spread.moved[:, 0].round(3))
+      [1.  9.5]
+    """
+    affinity = radius_affinity(source, target, radius, softness)
+    matching = sinkhorn_matching(affinity, min(affinity.shape) if pairs is None else pairs, iterations=iterations)
+    return SinkhornTransport(plan_spread(jnp.asarray(target), matching.plan), matching)

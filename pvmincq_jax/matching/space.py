@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.spatial import cKDTree
 
-from pvmincq_jax._checks import check_finite, check_points, check_rank, check_samples
+from pvmincq_jax._checks import check_finite, check_points, check_rank, check_samples, read_samples
 from pvmincq_jax._samples import canonical_order
 from pvmincq_jax._types import ArrayLike
 
@@ -166,8 +166,9 @@ def _canonical_matrix_order(ranks: np.ndarray, ties: np.ndarray | None) -> tuple
 def _matrix_space(
     source: ArrayLike | None, target: ArrayLike | None, metric: Precomputed, ties: np.ndarray | None
 ) -> Space:
-    check_points("metric.distances", metric.distances)
-    matrix = np.asarray(metric.distances, dtype=float)
+    (matrix,) = read_samples(**{"metric.distances": metric.distances})
+    check_points("metric.distances", matrix)
+    matrix = matrix.astype(float)
     for name, points, size in zip(("source", "target"), (source, target), matrix.shape):
         if points is not None and np.shape(points)[0] != size:
             raise ValueError(f"{name} has {np.shape(points)[0]} rows; metric.distances is {matrix.shape}")
@@ -191,8 +192,9 @@ def make_space(
         return _matrix_space(source, target, metric, ties)
     if source is None or target is None:
         raise ValueError("source and target may be None only with metric=Precomputed(distances)")
+    source, target = read_samples(source=source, target=target)
     check_samples(source, target)
-    x, y = np.asarray(source, dtype=float), np.asarray(target, dtype=float)
+    x, y = source.astype(float), target.astype(float)
     for name, points in (("source", x), ("target", y)):
         if np.abs(points).max() > _LARGEST:
             raise ValueError(f"{name} holds {np.abs(points).max():g}; coordinates up to {_LARGEST:g} can be measured")

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.sparse import csr_array
 
-from pvmincq_jax._checks import check_length, check_points, check_rank, check_sample_weights, is_traced
+from pvmincq_jax._checks import check_length, check_points, check_rank, check_sample_weights, on_device
 from pvmincq_jax._distances import root, squared_distances
 from pvmincq_jax._types import Array, ArrayLike
 
@@ -73,7 +73,7 @@ def matched_spread(
     ):
         if not jnp.issubdtype(jnp.result_type(index), jnp.integer):
             raise ValueError(f"{name} must hold integers; its dtype is {jnp.result_type(index)}")
-        if not is_traced(index) and np.any((np.asarray(index) < 0) | (np.asarray(index) >= limit)):
+        if not on_device(index) and np.any((np.asarray(index) < 0) | (np.asarray(index) >= limit)):
             raise ValueError(f"{name} must lie in [0, {limit - 1}]; it reaches from {np.min(index)} to {np.max(index)}")
     target = jnp.asarray(target)
     source_index, target_index = jnp.asarray(source_index), jnp.asarray(target_index)

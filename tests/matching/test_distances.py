@@ -75,6 +75,19 @@ def test_derivatives_are_those_of_the_definition(features, offset):
         check_grads(squared_distances, (x, y), 2, ["fwd", "rev"], rtol=1e-6)
 
 
+def test_arrays_of_jax_stay_on_their_device():
+    """Values are looked at in NumPy arrays only; in JAX arrays what is not a number shows in the result."""
+    x, y = _points((5, 6), 3)
+    assert isinstance(squared_distances(x, y), np.ndarray)
+    ours = squared_distances(jnp.asarray(x), y)
+    assert isinstance(ours, jax.Array)
+    np.testing.assert_allclose(ours, cdist(x, y, "sqeuclidean"), rtol=1e-13)
+    x[0, 0] = np.nan
+    assert np.isnan(pvm.soft_pv(jnp.asarray(x), y, 1.0, 0.1))
+    with pytest.raises(ValueError, match="source holds 1 entries that are NaN"):
+        pvm.soft_pv(x, y, 1.0, 0.1)
+
+
 def test_root_has_a_derivative_at_zero():
     np.testing.assert_array_equal(jax.vmap(jax.grad(root))(jnp.array([0.0, 4.0])), [0.0, 0.25])
 
@@ -94,7 +107,7 @@ def test_no_array_of_all_differences():
     functions = {
         "distances": lambda x, y: total(root(squared_distances(x, y))),
         "soft": lambda x, y: total(pvm.soft_matching(x, y, 30.0, 0.1, iterations=3)),
-        "scaled": lambda x, y: total(pvm.scaled_transport(x, y, 30.0, softness=0.1, iterations=3)),
+        "scaled": lambda x, y: total(pvm.sinkhorn_transport(x, y, 30.0, softness=0.1, iterations=3)),
         "plan": lambda x, y: total(plan_spread(y, jnp.asarray(plan))),
         "pairs": lambda x, y: total(pvm.matched_spread(y, rows, columns, plan.ravel(), 120)),
     }
@@ -134,7 +147,7 @@ def test_soft_functions_far_from_the_origin():
         return jax.value_and_grad(lambda s, t: pvm.soft_pv(s, t, 1.0, 0.1), (0, 1))(source, target)
 
     def scaled(source, target):
-        return pvm.scaled_transport(source, target, 1.5, softness=0.1).matching.plan
+        return pvm.sinkhorn_transport(source, target, 1.5, softness=0.1).matching.plan
 
     for function in (soft, scaled):
         for near, moved in zip(jax.tree.leaves(function(source, target)), jax.tree.leaves(function(*far))):

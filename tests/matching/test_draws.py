@@ -60,7 +60,7 @@ def test_draws_form_one_series():
     assert dense.sum(axis=0).max() <= 1 + 1e-12
 
 
-@pytest.mark.parametrize("edges_per_point", [0, 48])
+@pytest.mark.parametrize("edges_per_point", [0, 32])
 @pytest.mark.parametrize("radius", [1e-9, 0.1, 0.3, 0.8, 9.0])
 def test_draws_are_maximum_on_whole_and_on_thin_graphs(radius, edges_per_point, monkeypatch):
     """From graphs without an edge to complete ones, sizes by SciPy's Hopcroft-Karp."""
@@ -76,7 +76,7 @@ def test_draws_are_maximum_on_whole_and_on_thin_graphs(radius, edges_per_point, 
         assert draws.source_size == sizes[0]
 
 
-@pytest.mark.parametrize("edges_per_point", [0, 48])
+@pytest.mark.parametrize("edges_per_point", [0, 32])
 def test_thin_graphs_have_the_law_of_whole_ones_on_a_complete_graph(edges_per_point, monkeypatch):
     """Each of 30 x 30 pairs is drawn alike, also by draws that may fall back on the edges of the first."""
     monkeypatch.setattr(matching, "_WHOLE", edges_per_point)

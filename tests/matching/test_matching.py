@@ -2,11 +2,14 @@
 
 import tracemalloc
 
+import jax
+import jax.numpy as jnp
 import networkx as nx
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.sparse import csr_array
 from scipy.spatial.distance import cdist
 
 import pvmincq_jax as pvm
@@ -264,6 +267,32 @@ def test_bad_input(change, message):
     good = {"source": _GOOD, "target": _GOOD, "radius": 1.0}
     with pytest.raises(ValueError, match=message):
         pvm.match(**{**good, **change})
+
+
+@pytest.mark.parametrize(
+    ("name", "call"),
+    [
+        ("source", lambda x: pvm.match(x, _GOOD, 1.0).pv),
+        ("target", lambda x: pvm.pv_curve(_GOOD, x).pv),
+        ("radius", lambda x: pvm.perturbed_variation(_GOOD, _GOOD, x[0, 1])),
+        ("metric.distances", lambda x: pvm.bottleneck_radius(None, None, metric=pvm.Precomputed(x))),
+        ("source_labels", lambda x: pvm.self_label(_GOOD, x[0], _GOOD, 1.0).labels),
+        ("source_labels", lambda x: pvm.nn_self_label(_GOOD, x[0], _GOOD, 1).labels),
+        ("source", lambda x: pvm.sweep(x, np.array([1, -1]), _GOOD)),
+    ],
+)
+def test_host_functions_refuse_traced_and_sparse_arrays(name, call):
+    with pytest.raises(ValueError, match=f"{name} is traced, and this function runs on the host"):
+        jax.jit(call)(_GOOD)
+    if name in ("source", "target", "metric.distances"):
+        with pytest.raises(ValueError, match=f"{name} is sparse, a csr_array"):
+            call(csr_array(_GOOD))
+
+
+def test_host_functions_look_into_arrays_of_jax():
+    assert pvm.match(jnp.asarray(_GOOD), jnp.asarray(_GOOD), jnp.float32(0.5)).pv == 0
+    with pytest.raises(ValueError, match="source holds 1 entries that are NaN"):
+        pvm.match(jnp.array([[0.0, np.nan]]), _GOOD, 1.0)
 
 
 def test_no_pair_in_reach():

@@ -9,7 +9,7 @@ import pytest
 from scipy.optimize import minimize
 
 import pvmincq_jax as pvm
-from pvmincq_jax.matching.scaling import radius_affinity
+from pvmincq_jax.matching.soft import radius_affinity
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +34,7 @@ def test_row_column_and_total_sums(points, share):
     np.testing.assert_array_equal(affinity, distance <= radius)
     pairs = largest_matching(affinity)
     assert (pairs == 12) == (share >= 1)
-    scaled = pvm.scaled_matching(affinity, pairs, iterations=3000)
+    scaled = pvm.sinkhorn_matching(affinity, pairs, iterations=3000)
     plan = np.asarray(scaled.plan)
     assert np.all(plan[affinity == 0] == 0)
     assert np.all(plan.sum(axis=1) <= 1 + 1e-12)
@@ -56,7 +56,7 @@ def test_largest_entropy_by_another_solver(points):
     sums += [{"type": "eq", "fun": lambda flat, i=i: flat.reshape(4, 4)[:, i].sum() - 1} for i in range(3)]
     start, bounds = np.full(16, 0.25), [(1e-9, 1.0)] * 16
     other = minimize(distance, start, bounds=bounds, constraints=sums, options={"maxiter": 500, "ftol": 1e-13})
-    scaled = pvm.scaled_matching(affinity, 4)
+    scaled = pvm.sinkhorn_matching(affinity, 4)
     np.testing.assert_allclose(scaled.plan, other.x.reshape(4, 4), atol=1e-4)
     assert scaled.error < 1e-9
 
@@ -64,10 +64,10 @@ def test_largest_entropy_by_another_solver(points):
 def test_interchangeable_points_get_the_same_share():
     affinity = np.ones((5, 6))
     affinity[4, 2:] = 0
-    plan = np.asarray(pvm.scaled_matching(affinity, 5, iterations=2000).plan)
+    plan = np.asarray(pvm.sinkhorn_matching(affinity, 5, iterations=2000).plan)
     assert np.ptp(plan[:4], axis=0).max() < 1e-12
     assert np.ptp(plan[:, 2:], axis=1).max() < 1e-12
-    np.testing.assert_allclose(pvm.scaled_matching(np.ones((3, 3)), 3).plan, np.full((3, 3), 1 / 3), atol=1e-12)
+    np.testing.assert_allclose(pvm.sinkhorn_matching(np.ones((3, 3)), 3).plan, np.full((3, 3), 1 / 3), atol=1e-12)
 
 
 def uniform_mean(affinity):
@@ -91,7 +91,7 @@ def test_draws_and_scaling_are_near_the_mean_of_all_matchings():
     drawn = np.zeros((6, 6))
     pairs = pvm.pv_transport(source, target, radius, draws=2000).pairs
     drawn[pairs.source, pairs.target] = pairs.weights
-    scaled = np.asarray(pvm.scaled_matching(affinity, 6, iterations=2000).plan)
+    scaled = np.asarray(pvm.sinkhorn_matching(affinity, 6, iterations=2000).plan)
     # In rows of sum 1, half the sum of differences is the share of a point's mass that goes elsewhere.
     assert np.mean(np.abs(drawn - exact).sum(axis=1) / 2) < 0.12
     assert np.mean(np.abs(scaled - exact).sum(axis=1) / 2) < 0.12
@@ -100,11 +100,11 @@ def test_draws_and_scaling_are_near_the_mean_of_all_matchings():
     assert np.all(scaled[exact == 0] < 0.01)
 
 
-def test_scaled_transport_is_differentiable(points):
+def test_sinkhorn_transport_is_differentiable(points):
     source, target = points
 
     def middle(source, target, radius):
-        return (pvm.scaled_transport(source, target, radius, softness=0.1, iterations=60).spread.moved ** 2).sum()
+        return (pvm.sinkhorn_transport(source, target, radius, softness=0.1, iterations=60).spread.moved ** 2).sum()
 
     slopes = jax.jit(jax.grad(middle, (0, 1, 2)))
     gradients = slopes(source, target, 1.5)
@@ -118,9 +118,9 @@ def test_scaled_transport_is_differentiable(points):
     assert all(np.all(np.isfinite(part)) for part in slopes(target, target, 1.5))
 
 
-def test_scaled_transport_moves_to_means(points):
+def test_sinkhorn_transport_moves_to_means(points):
     source, target = points
-    spread, matching = pvm.scaled_transport(source, target, 1.5)
+    spread, matching = pvm.sinkhorn_transport(source, target, 1.5)
     plan = np.asarray(matching.plan)
     np.testing.assert_allclose(plan.sum(axis=1), 1.0)
     np.testing.assert_allclose(spread.moved, plan @ target, atol=1e-12)
@@ -132,9 +132,9 @@ def test_scaled_transport_moves_to_means(points):
 @pytest.mark.parametrize(
     ("message", "call"),
     [
-        ("affinity must not be negative", lambda: pvm.scaled_matching(-np.ones((2, 2)), 1)),
-        ("pairs must be", lambda: pvm.scaled_matching(np.ones((2, 2)), 0)),
-        ("iterations must be", lambda: pvm.scaled_matching(np.ones((2, 2)), 1, iterations=0)),
+        ("affinity must not be negative", lambda: pvm.sinkhorn_matching(-np.ones((2, 2)), 1)),
+        ("pairs must be", lambda: pvm.sinkhorn_matching(np.ones((2, 2)), 0)),
+        ("iterations must be", lambda: pvm.sinkhorn_matching(np.ones((2, 2)), 1, iterations=0)),
         ("radius must be", lambda: radius_affinity(np.ones((2, 2)), np.ones((2, 2)), 0.0)),
         ("softness must not be", lambda: radius_affinity(np.ones((2, 2)), np.ones((2, 2)), 1.0, -1.0)),
         ("same number of features", lambda: radius_affinity(np.ones((2, 2)), np.ones((2, 1)), 1.0)),
