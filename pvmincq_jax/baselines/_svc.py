@@ -33,10 +33,9 @@ def weighted_svc(kernel: np.ndarray, labels: np.ndarray, costs: np.ndarray) -> t
         return weights, float(labels[used[0]])
     # SVC multiplies C by the sample weights; everything else in it is on the scale of the largest cost.
     largest = np.max(costs)
-    machine = SVC(C=largest, kernel="precomputed", tol=TOLERANCE, cache_size=50)
     kernel = kernel if used.size == len(labels) else kernel[np.ix_(used, used)]
-    # The input has been checked; SVC's own checks would be a fifth of its time.
+    # The input has been checked; checking it again would take longer than training.
     with config_context(assume_finite=True, skip_parameter_validation=True):
-        machine.fit(kernel, labels[used], sample_weight=costs[used] / largest)
+        machine = SVC(C=largest, kernel="precomputed", tol=TOLERANCE).fit(kernel, labels[used], costs[used] / largest)
     weights[used[machine.support_]] = machine.dual_coef_[0]
     return weights, float(machine.intercept_[0])

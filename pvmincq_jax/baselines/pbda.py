@@ -9,7 +9,7 @@ published optimiser, gets stuck; and it has many minima. What is ours, with SciP
 
 - Coordinates beta = F' alpha with K = F F', in which the regulariser is 1/2 |beta|^2.
 - The kink as a multiplier: A |gap| = max over |u| <= A of u gap, by the method of multipliers (`_follow`).
-- Four ways down from the start (`ROADS`), of which the lowest is followed to its end.
+- Four descents from the start (`DESCENTS`), of which the lowest is continued to its end.
 
 Example:
   >>> source, labels = np.array([[0.0], [1.0]]), np.array([-1, 1])
@@ -44,14 +44,15 @@ from pvmincq_jax.baselines._form import (
 
 __all__ = ["GRID", "VALIDATION", "PbdaModel", "PbdaParams", "cost", "decision", "fit", "fit_grid"]
 
-# L-BFGS depends on its coordinates, and so does the minimum that it comes to. A road's first steps are taken in the
-# coordinates lambda^(-q/2) beta, with lambda the eigenvalues of K: q = 1 is the published alpha, which turns to smooth
-# functions first, q = 0 is beta itself, which does not, and q = 1/2 lies between them. Beside q stands the multiplier's
-# step as a share of C, which rounds the kink off; the last road meets it as it is, as the published optimiser does.
+# L-BFGS depends on its coordinates, and so does the minimum that it comes to. The first steps of a descent are
+# taken in the coordinates lambda^(-q/2) beta, with lambda the eigenvalues of K: q = 1 is the published alpha, which
+# turns to smooth functions first, q = 0 is beta itself, which does not, and q = 1/2 lies between them. Beside q stands
+# the multiplier's step as a share of C, which rounds the kink off; the last descent leaves the kink as it is, as the
+# published optimiser does.
 SHARP = 1e9
 STEP = 0.1
-ROADS = ((0.0, STEP), (0.5, STEP), (1.0, STEP), (1.0, SHARP))
-ROAD_STEPS = 20
+DESCENTS = ((0.0, STEP), (0.5, STEP), (1.0, STEP), (1.0, SHARP))
+DESCENT_STEPS = 20
 MOST_MULTIPLIERS = 12
 SMALLEST = 1e-6
 # The gap counts as closed when it makes up less than this share of the cost.
@@ -209,15 +210,15 @@ def _follow(problem: _Problem, beta: np.ndarray) -> tuple[float, np.ndarray]:
 
 
 def _minimise(problem: _Problem, start: np.ndarray) -> tuple[float, np.ndarray]:
-    """The cost reached from one start, and beta ``[r]``: down each of `ROADS`, then on from the lowest end.
+    """The cost reached from one start, and beta ``[r]``: each of `DESCENTS`, then on from the lowest end.
 
     |Phi_dis''| is at most 2 / pi, so that no u gap with |u| <= A is more concave than 2 A lambda_max / pi. Up to 1 the
-    regulariser makes up for it: the cost is convex, and one road comes to its only minimum.
+    regulariser makes up for it: the cost is convex, and one descent comes to its only minimum.
     """
     ends, eigenvalues = [], np.sum(problem.factor**2, axis=0)
     convex = 2 * problem.disagreement * np.max(eigenvalues) <= np.pi
-    for power, step in ROADS[:1] if convex else ROADS:
-        beta = _descend(problem, start, 0.0, step * problem.risk, 1e-4, eigenvalues ** (power / 2), ROAD_STEPS)
+    for power, step in DESCENTS[:1] if convex else DESCENTS:
+        beta = _descend(problem, start, 0.0, step * problem.risk, 1e-4, eigenvalues ** (power / 2), DESCENT_STEPS)
         ends.append(_descend(problem, beta, 0.0, STEP * problem.risk, 1e-4))
     return _follow(problem, min(ends, key=lambda beta: problem.cost(beta)[0]))
 
