@@ -37,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         importlib.import_module(f"experiments.bench.{parsed.name}").run(parsed)
     except ModuleNotFoundError as error:
         end(f"{error.name} is not installed, and `benchmark {parsed.name}` needs it: pip install -e '.[test]'")
-    except ValueError as error:
+    except ImportError as error:
         end(str(error))
 
 

@@ -14,7 +14,7 @@ table's seed is 2014.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import matplotlib.pyplot as plt
@@ -28,7 +28,6 @@ import pvmincq_jax as pvm
 from experiments.run.cells import accuracy
 from experiments.run.command import Command, as_table, mean_and_error, number, write
 from experiments.run.study import Study, run_study
-from pvmincq_jax.adaptation.views import ViewMatching
 
 __all__ = ["ROWS", "SHIFTS", "ViewsTask", "compute", "edges", "main", "views_task"]
 
@@ -111,7 +110,7 @@ def _without(task: ViewsTask, views: Any, seed: int) -> float:
     return accuracy(pvm.decision(found.model, test), task.test_labels)
 
 
-def _adapted(task: ViewsTask, views: Any, seed: int, matching: ViewMatching = "joint") -> float:
+def _adapted(task: ViewsTask, views: Any, seed: int, matching: Literal["joint", "each"] = "joint") -> float:
     source, target, test = _chosen(task, views, task.target)
     found = pvm.fit_views_validated(source, task.source_labels, target, matching=matching, seed=seed, **_GRID)
     return accuracy(pvm.decision(found.model, test), task.test_labels)

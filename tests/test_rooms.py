@@ -3,6 +3,7 @@
 import ast
 import importlib
 import pkgutil
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,15 @@ def test_imports_go_one_way(path):
 def test_experiments_use_no_private_module():
     private = {(path.name, name) for path in (ROOT.parent / "experiments").rglob("*.py") for name in imported(path)}
     assert not [pair for pair in private if pair[1].startswith("_")]
+
+
+def test_experiments_import_public_names_only():
+    for path in (ROOT.parent / "experiments").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "pvmincq_jax":
+                module = importlib.import_module(node.module)
+                for name in (name.name for name in node.names):
+                    assert name in module.__all__ or find_spec(f"{node.module}.{name}"), (path, name)
 
 
 def test_no_module_hides_behind_a_function_of_its_name():

@@ -26,6 +26,7 @@ import numpy as np
 
 import pvmincq_jax
 from experiments.bench.common import PeakMemory, emit, versions
+from experiments.run.command import end
 from experiments.run.shifts import wide_task
 from pvmincq_jax.datasets import DomainTask
 
@@ -153,23 +154,23 @@ def _two_fits(home: Path, data: Path, form: str) -> dict[str, Any]:
     call = [sys.executable, "-c", _TWO_FITS, str(data), _FITS[form]]
     done = subprocess.run(call, cwd=data.parent, env=environment, capture_output=True, text=True)
     if done.returncode:
-        raise ValueError(f"the fit of {home} failed: {done.stderr.strip().splitlines()[-1]}")
+        end(f"the fit of {home} failed: {done.stderr.strip().splitlines()[-1]}")
     figures = json.loads(done.stdout.splitlines()[-1])
     if not Path(figures.pop("home")).is_relative_to(home):
-        raise ValueError(f"--beside: the library was not imported from {home}")
+        end(f"--beside: the library was not imported from {home}")
     return figures
 
 
 def _beside(arguments: argparse.Namespace) -> None:
     homes = {"ours": Path(pvmincq_jax.__file__).parents[1], "theirs": arguments.beside.resolve()}
     if not (homes["theirs"] / "pvmincq_jax").is_dir():
-        raise ValueError(f"--beside must be a checkout of the library; {homes['theirs']} has no folder pvmincq_jax")
+        end(f"--beside must be a checkout of the library; {homes['theirs']} has no folder pvmincq_jax")
     emit({"benchmark": "fit_beside", "seed": arguments.seed, **versions("jax", "jaxlib", "scipy")}, arguments.json)
     sizes = _BESIDE_QUICK if arguments.quick else _BESIDE
     for points, features in (size for size in sizes if size[0] in (arguments.points or size)):
         with tempfile.TemporaryDirectory() as folder:
             data = Path(folder) / "data.npz"
-            samples = {}
+            samples: dict[str, Any] = {}
             for place, name in enumerate(("first", "second")):
                 task = wide_task(points, features, arguments.seed + place, test_size=2)
                 samples |= {f"{name}_{part}": x for part, x in zip(("source", "labels", "target"), task)}

@@ -8,6 +8,7 @@ them all on problems of the benchmark, and takes the fastest that is accurate en
 import importlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,7 +26,7 @@ Solve = Callable[[float], np.ndarray]
 _HESSIANS: dict[str, Callable[[np.ndarray], float]] = {
     "trace 2n": lambda hessian: np.trace(hessian) / (2 * len(hessian)),
     "largest 1": lambda hessian: np.max(np.abs(hessian)),
-    "1-norm 1": lambda hessian: np.linalg.norm(hessian, 1),
+    "1-norm 1": lambda hessian: float(np.linalg.norm(hessian, 1)),
 }
 _EQUALITIES: dict[str, Callable[[np.ndarray], float]] = {
     "largest 1": lambda normal: np.max(np.abs(normal)),
@@ -85,7 +86,7 @@ def _qpsolvers(hessian: np.ndarray, normal: np.ndarray, tolerance: float) -> Sol
     import qpsolvers
 
     n = len(normal)
-    given = {"solver": "cvxopt", "lb": -np.ones(n), "ub": np.ones(n), "A": normal[None]}
+    given: dict[str, Any] = {"solver": "cvxopt", "lb": -np.ones(n), "ub": np.ones(n), "A": normal[None]}
     given |= {"abstol": tolerance, "reltol": tolerance, "feastol": tolerance}
 
     def solve(mu: float) -> np.ndarray:
@@ -267,5 +268,5 @@ def best_way(peer: Peer, problems: Sequence[tuple[Program, np.ndarray]], best: n
     errors = [error(values, best) for _, values in found]
     enough = max(ACCURACY, 2 * min(errors))
     ways = [way for (way, _), one in zip(found, errors) if one <= enough]
-    seconds = best_seconds({str(place): lambda way=way: run(way) for place, way in enumerate(ways)}, 1, turn=0.1)
+    seconds = best_seconds({str(place): partial(run, way) for place, way in enumerate(ways)}, 1, turn=0.1)
     return ways[int(min(seconds, key=lambda place: seconds[place]))]

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-__all__ = ["FOLDS", "METHODS", "PAPER", "TASKS", "Fitted", "Method", "grid_fingerprint"]
+__all__ = ["FOLDS", "METHODS", "PAPER", "TASKS", "Fitted", "Method", "first_best", "grid_fingerprint"]
 
 FOLDS = 5
 # As in `pvmincq_jax.datasets`.
@@ -84,6 +84,11 @@ def _library() -> Any:
     return importlib.import_module("pvmincq_jax")
 
 
+def first_best(scores: np.ndarray) -> int:
+    """The place of the least score ``[g]``; of equal ones, up to rounding, the first. NaN is never chosen."""
+    return int(np.argmin(np.round(np.nan_to_num(scores, nan=np.inf, posinf=np.inf), 9)))
+
+
 def _fit_baseline(name: str, source: np.ndarray, labels: np.ndarray, target: np.ndarray, seed: int) -> Fitted:
     module, validations = _module(name), _module("resampling", "adaptation")
     validation = getattr(
@@ -92,7 +97,7 @@ def _fit_baseline(name: str, source: np.ndarray, labels: np.ndarray, target: np.
     )
     more = {name: getattr(module, name) for name in ("fit_grid", "pv_grid") if hasattr(module, name)}
     scores = validation(module.fit, module.decision, source, labels, target, module.GRID, FOLDS, seed, **more)
-    chosen = validations.first_best(scores)
+    chosen = first_best(scores)
     model = module.fit(source, labels, target, module.GRID[chosen], seed)
     return Fitted(
         decision=partial(module.decision, model),
@@ -120,6 +125,15 @@ def _validated(found: Any, **more: float) -> Fitted:
     return Fitted(partial(pvm.decision, found.model), params | more, choice.score, False, grid_values, found)
 
 
+def _defaults(sweep: str, names: tuple[str, ...]) -> list[Any]:
+    """Options of a sweep of the library that the table leaves as they are; radii follow from its version."""
+    pvm = _library()
+    options = inspect.signature(getattr(pvm, sweep)).parameters
+    # Gammas follow the target: two points at distance 1 show by which multiples.
+    gammas = pvm.default_gammas(np.array([[0.0], [1.0]])).tolist()
+    return [gammas, {name: options[name].default for name in names}]
+
+
 def _fit_pv_mincq(
     criterion: str, draws: int, source: np.ndarray, labels: np.ndarray, target: np.ndarray, seed: int
 ) -> Fitted:
@@ -129,12 +143,7 @@ def _fit_pv_mincq(
 
 
 def _pv_mincq_grid(criterion: str, draws: int) -> Any:
-    pvm, levels = _library(), _module("curve", "matching").PV_LEVELS
-    options = inspect.signature(pvm.sweep).parameters
-    names = ("margins", "margin_unit", "voters", "centers", "metric")
-    # Gammas follow the target: two points at distance 1 show by which multiples.
-    gammas = pvm.default_gammas(np.array([[0.0], [1.0]])).tolist()
-    return [criterion, draws, FOLDS, levels, gammas, {name: options[name].default for name in names}]
+    return [criterion, draws, FOLDS, *_defaults("sweep", ("margins", "margin_unit", "voters", "centers", "metric"))]
 
 
 def _fit_transport(source: np.ndarray, labels: np.ndarray, target: np.ndarray, seed: int) -> Fitted:
@@ -142,17 +151,7 @@ def _fit_transport(source: np.ndarray, labels: np.ndarray, target: np.ndarray, s
 
 
 def _transport_grid() -> Any:
-    pvm, moves = _library(), _module("moves", "adaptation")
-    options = inspect.signature(pvm.transport_sweep).parameters
-    names = ("margins", "margin_unit", "draws", "voters", "metric")
-    gammas = pvm.default_gammas(np.array([[0.0], [1.0]])).tolist()
-    return [
-        pvm.transport_criterion.__name__,
-        moves.PV_LEVELS,
-        moves.REACHES,
-        gammas,
-        {name: options[name].default for name in names},
-    ]
+    return _defaults("transport_sweep", ("margins", "margin_unit", "draws", "voters", "metric"))
 
 
 def _adapter(name: str) -> Any:
@@ -171,7 +170,7 @@ def _fit_skada(name: str, source: np.ndarray, labels: np.ndarray, target: np.nda
     moved, seen = adapted[: len(source)], adapted[len(source) :]
     given = svm.fit, svm.decision, moved, labels, seen, svm.GRID, FOLDS, seed
     scores = validations.cross_validation(*given, fit_grid=svm.fit_grid)
-    chosen = validations.first_best(scores)
+    chosen = first_best(scores)
     model = svm.fit(moved, labels, seen, svm.GRID[chosen], seed)
 
     def decision(x: np.ndarray) -> np.ndarray:

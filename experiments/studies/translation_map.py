@@ -23,6 +23,7 @@ from typing import Any
 import matplotlib.pyplot as plt
 import numpy as np
 
+import pvmincq_jax as pvm
 from experiments.run.cells import accuracy
 from experiments.run.command import Command, amount, as_table, names, number, write
 from experiments.run.engine import Order
@@ -30,7 +31,6 @@ from experiments.run.methods import METHODS, PAPER
 from experiments.run.study import Study, run_study
 from pvmincq_jax.baselines import nn_mincq
 from pvmincq_jax.datasets import ANGLES, draw_moons, moons_task
-from pvmincq_jax.matching.selflabel import nn_self_label
 
 __all__ = ["COMPARED", "main", "moons_cell", "translation_cell"]
 
@@ -75,7 +75,7 @@ def translation_cell(settings: dict[str, Any], method: str, direction: float, le
     task = moons_task("translation", seed, **sizes, translation=away)
     if method == CONDITION:
         labels = [
-            nn_self_label(task.source, task.source_labels, task.target, k).labels
+            pvm.nn_self_label(task.source, task.source_labels, task.target, k).labels
             for k in {point.neighbours for point in nn_mincq.GRID}
         ]
         return {"degenerate": all(np.unique(one).size == 1 for one in labels)}

@@ -7,8 +7,8 @@ The laws. *drawn*: `pvmincq_jax.draw_matchings`, random claims and random altern
 matching of least total cost at independent exponential costs on the edges. *scaled*: no draw, but the doubly stochastic
 scaling of the radius graph, the mean of largest entropy. On graphs small enough to list every perfect matching, the
 first table gives the share of a point's mass that each mean puts elsewhere than the uniform law over all of them does.
-The second shows how far moved points still are from those of other draws, the third what the choice of law does to the
-accuracy, with the grid's point chosen as always. No task is one of Table 1.
+The second shows how far moved points still are from those of other draws, the third what the law does to the accuracy
+of MinCq on moved points, in the median and at best over a grid. No task is one of Table 1.
 """
 
 import itertools
@@ -24,9 +24,7 @@ from experiments.run.command import Command, as_table, number, write
 from experiments.run.shifts import Shift, first_tasks, large_tasks, shifted_task
 from experiments.run.study import Study, run_study
 from experiments.studies.transport_study import accuracies
-from pvmincq_jax.adaptation.moved_grid import learn_on_moved
-from pvmincq_jax.adaptation.options import GridOptions
-from pvmincq_jax.adaptation.transport_sweeps import MARGIN_FRACTIONS
+from pvmincq_jax.datasets import DomainTask
 
 __all__ = ["LAWS", "compute", "cost_matching", "main", "mean_matching", "perfect_matchings"]
 
@@ -37,6 +35,8 @@ _ABOVE = 1 + 1e-9
 _MULTIPLES = (1.0, 1.3, 1.6)
 # What the laws are compared at, in units of the bottleneck radius.
 _RADII = (1.15, 1.3, 1.5, 1.75, 2.05, 2.4)
+# Of the largest margin.
+_FRACTIONS = (0.01, 0.05, 0.1, 0.2, 0.5)
 _DRAWS = (1, 4, 16, 64, 256)
 _CHANCE = "uniform, as many draws"
 _SETTLED = ("moved points apart", "votes apart", "accuracy of the choice")
@@ -134,7 +134,7 @@ def _settle(draws: int, shift: Shift) -> dict[str, Any]:
 
 
 def _compare(law: str, shift: Shift, draws: int = 64) -> dict[str, Any]:
-    """The accuracy of the choice under a law, and the best of the grid."""
+    """The median and the best accuracy over a grid of radii, gammas and margins, under a law."""
     data = shifted_task(shift)
     smallest = pvm.bottleneck_radius(data.source, data.target) * _ABOVE
     moved = [
@@ -147,11 +147,22 @@ def _compare(law: str, shift: Shift, draws: int = 64) -> dict[str, Any]:
         )
         for multiple in _RADII
     ]
-    options = GridOptions(pvm.default_gammas(data.target), np.array(MARGIN_FRACTIONS))
-    (sweep,) = learn_on_moved(moved, data.source_labels[None], data.target, options)
-    found = accuracies(sweep, data)
-    chosen = found[pvm.choose(sweep, pvm.transport_criterion(sweep)).grid_index]
-    return {"chosen": float(chosen), "best": float(np.max(found))}
+    found = [_learnt(one, gamma, data) for one in moved for gamma in pvm.default_gammas(data.target)]
+    return {"median": float(np.median(found)), "best": float(np.max(found))}
+
+
+def _learnt(transport: pvm.Transport, gamma: float, data: DomainTask) -> np.ndarray:
+    """Test accuracies ``[k]`` of MinCq on moved points, at fractions of the largest margin."""
+    points, labels, weights = np.asarray(transport.moved), data.source_labels, np.asarray(transport.weights)
+    with jax.enable_x64(True):
+        votes = np.asarray(pvm.rbf_votes(points, points, gamma))
+        most = pvm.max_margin(votes, labels, sample_weights=weights, voter_mask=weights > 0)
+
+        def learn(fraction: jax.Array) -> jax.Array:
+            return pvm.mincq(votes, labels, fraction * most, sample_weights=weights, voter_mask=weights > 0).weights
+
+        values = jax.vmap(learn)(jax.numpy.array(_FRACTIONS)) @ pvm.rbf_votes(data.test, points, gamma).T
+    return np.mean(np.asarray(values) * data.test_labels > 0, axis=-1)
 
 
 def compute(settings: dict[str, Any], table: str, row: Any, task: int) -> dict[str, Any]:
@@ -194,18 +205,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     }
     compared: dict[str, list[Any]] = {
         f"{shift.group}, {shift.angle}°, noise {shift.noise}": [
-            "{chosen:.1f}, {best:.1f}".format(**found["laws", law, task]) for law in LAWS
+            "{median:.1f}, {best:.1f}".format(**found["laws", law, task]) for law in LAWS
         ]
         for task, shift in enumerate(shifts)
     }
-    compared["mean of the choices"] = [
-        float(np.mean([found["laws", law, task]["chosen"] for task in range(len(shifts))])) for law in LAWS
+    compared["mean of the best"] = [
+        float(np.mean([found["laws", law, task]["best"] for task in range(len(shifts))])) for law in LAWS
     ]
     tables = [
         "All figures in per cent.",
         as_table("radius / bottleneck", [*LAWS, _CHANCE], graphs),
         as_table("draws", _SETTLED, settled),
-        as_table("task", [f"{law}: chosen, best" for law in LAWS], compared),
+        as_table("task", [f"{law}: median, best" for law in LAWS], compared),
     ]
     write(options.out, "transport_laws", "\n\n".join(tables))
 

@@ -8,8 +8,8 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 import pvmincq_jax as pvm
 from experiments import penguins
 from experiments.run import tasks
+from experiments.run.methods import first_best
 from experiments.run.tasks import drawn_task
-from pvmincq_jax.adaptation.resampling import first_best
 from pvmincq_jax.baselines import pv_svm
 from tests.experiments.commands import lines_of
 
