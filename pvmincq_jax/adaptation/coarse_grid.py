@@ -18,7 +18,7 @@ from jax.experimental import multihost_utils
 from pvmincq_jax._threads import core_count, one_blas_thread
 from pvmincq_jax._types import MarginUnit, Status, precision
 from pvmincq_jax.adaptation.grid import Figures
-from pvmincq_jax.adaptation.lanes import Lanes
+from pvmincq_jax.adaptation.lanes import Lanes, above_rounding
 from pvmincq_jax.voting.coarse import COARSE, coarse_weights
 from pvmincq_jax.voting.factor import row_basis
 
@@ -135,7 +135,7 @@ def _solve_lane(
         scaled = own * np.sqrt(shares[part][rows])[:, None]
         second += scaled.T @ scaled
         first += (shares[part] * labels[part])[rows] @ own
-    mu_max = np.mean(np.abs(first))
+    mu_max = above_rounding(np.mean(np.abs(first)), float(np.sqrt(np.mean(np.diag(second)))), blocks.dtype)
     mus = margins * mu_max if unit == "fraction" else margins
     feasible = (mus > 0) & (mus <= mu_max * (1 + 1e-12))
     status, residual, c_bound = np.full(count, int(Status.INFEASIBLE)), nothing.copy(), nothing.copy()

@@ -7,7 +7,7 @@ solving milliseconds. The factor's tolerance follows from the margins, see `fact
 enough as a rule, as the certificate of each solution says whether it was.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,6 +15,9 @@ from pvmincq_jax._types import MarginUnit
 from pvmincq_jax.voting.factor import ladder_rank, row_basis
 
 __all__: list[str] = []
+
+# Roundings of the votes that a largest margin has to be above.
+_ROUNDED = 64
 
 # The relative change of the second moment that a factor may cause; 1e-7 counts as solved.
 _DROPPED = 2e-8
@@ -72,11 +75,23 @@ def _shares(weights: np.ndarray) -> np.ndarray:
         return weights / np.sum(weights, axis=-1, keepdims=True)
 
 
+def above_rounding(mu_max: Any, size: float, dtype: Any) -> Any:
+    """mu_max, or 0 where it is no more than the rounding of votes of this size: the labels of all voters cancel.
+
+    Example:
+      >>> above_rounding(np.array([1e-17, 0.25]), 0.5, np.dtype(float))
+      array([0.  , 0.25])
+    """
+    return np.where(mu_max <= _ROUNDED * np.finfo(dtype).eps * size, 0.0, mu_max)
+
+
 def _largest_margins(votes: np.ndarray, lanes: Lanes) -> np.ndarray:
     """mu_max of each lane ``[L]``."""
     each = np.abs((_shares(lanes.weights) * lanes.labels) @ votes)
+    size = float(np.sqrt(np.mean(votes**2)))
     with np.errstate(invalid="ignore"):
-        return np.sum(each, axis=1, where=lanes.mask) / np.sum(lanes.mask, axis=1)
+        mu_max = np.sum(each, axis=1, where=lanes.mask) / np.sum(lanes.mask, axis=1)
+        return above_rounding(mu_max, size, votes.dtype)
 
 
 def factor_tolerance(votes: np.ndarray, lanes: Lanes, margins: np.ndarray, sure: bool) -> float:

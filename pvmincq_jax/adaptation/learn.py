@@ -11,7 +11,7 @@ from pvmincq_jax._types import MarginUnit, Status
 from pvmincq_jax.adaptation.classes import as_heavy
 from pvmincq_jax.adaptation.coarse_grid import compressed
 from pvmincq_jax.adaptation.grid import Figures, solve_grid
-from pvmincq_jax.adaptation.lanes import Lanes
+from pvmincq_jax.adaptation.lanes import Lanes, above_rounding
 from pvmincq_jax.adaptation.model import PVMinCq, make_model
 from pvmincq_jax.matching.selflabel import SelfLabels
 from pvmincq_jax.voting.coarse import exact_weights
@@ -51,8 +51,13 @@ def _solve_one(votes: np.ndarray, lane: Lanes, margins: np.ndarray, unit: Margin
     if np.any(rows) and 0 < np.sum(mask) <= _MOST_ON_HOST:
         own, shares = votes[np.ix_(rows, mask)].astype(float), lane.weights[0, rows] / np.sum(lane.weights)
         voter_margins = (shares * lane.labels[0, rows]) @ own
-        mu_max = np.mean(np.abs(voter_margins))
+        size = float(np.sqrt(np.mean(shares @ own**2)))
+        mu_max = float(above_rounding(np.mean(np.abs(voter_margins)), size, votes.dtype))
         mu = float(margins[0]) * (mu_max if unit == "fraction" else 1.0)
+        if mu > mu_max * (1 + 1e-9) or not mu_max:
+            # Said without compiling a program that would say it.
+            nothing, infeasible = np.full((1, 1), np.nan), np.array([[int(Status.INFEASIBLE)]])
+            return Figures(np.full((1, 1, len(mask)), np.nan), infeasible, nothing, nothing, np.array([mu_max]))
         if 0 < mu <= mu_max:
             root = own * np.sqrt(shares)[:, None]
             with one_blas_thread():
