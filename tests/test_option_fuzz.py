@@ -226,6 +226,9 @@ def check_case(seed):
     active = np.ones(np.shape(model.weights)[-1], bool)
     if options.get("voters", "rbf") == "rbf":
         active = np.any(np.atleast_2d(model.weights) != 0, axis=0)
+        if options.get("centers", "target") != "target":
+            # Kernels on source points all take part, also those that reach nobody.
+            active |= np.any(np.all(np.asarray(model.centers)[:, None] == task.source[None], axis=-1), axis=1)
     if moved:
         points = moved_points(model.pairs, np.asarray(task.source, float), np.asarray(task.target, float))
         if choice is not None:
