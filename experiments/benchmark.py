@@ -10,29 +10,35 @@ import importlib
 import sys
 from collections.abc import Sequence
 
-from experiments.engine import on_one_core
+from experiments.run.command import end
+from experiments.run.engine import on_one_core
 
 _BENCHMARKS = {
     "classes": "fits of the transport form on as many points of two, three and five classes",
     "devices": "a grid on one device, over a mesh of a device for each core, and in threads",
-    "fit": "whole fits by default at a user's sizes: seconds, memory and accuracy, beside SVC and OT + SVC",
+    "fit": "whole fits by default at a user's sizes, beside SVC and OT + SVC, or beside another checkout",
     "matching": "matchings beside SciPy's Dinic, the PV curve, and many draws from one graph",
-    "qp": "MinCq beside cvxopt, PIQP, Clarabel and BoxOSQP, and how its time grows with the voters",
+    "qp": "MinCq beside PIQP, cvxopt, Clarabel, DAQP and BoxOSQP, and how its time grows with the voters",
     "start": "seconds of a fresh process to its first solution and its first sweep",
-    "sweep": "PV-MinCq over a whole grid, beside the same grid in a loop over cvxopt and PIQP",
+    "sweep": "PV-MinCq over a whole grid, beside the same grid in a loop over PIQP and cvxopt",
 }
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Runs one benchmark; each lives in ``experiments/bench_NAME.py`` as ``add_arguments`` and ``run``."""
+    """Runs one benchmark; each lives in ``experiments/bench/NAME.py`` as ``add_arguments`` and ``run``."""
     parser = argparse.ArgumentParser(prog="python -m experiments.benchmark", description=__doc__)
     commands = parser.add_subparsers(dest="name", required=True)
     for name, text in _BENCHMARKS.items():
         command = commands.add_parser(name, help=text, description=text)
         command.add_argument("--json", action="store_true", help="print one JSON object a row")
-        importlib.import_module(f"experiments.bench_{name}").add_arguments(command)
+        importlib.import_module(f"experiments.bench.{name}").add_arguments(command)
     parsed = parser.parse_args(arguments)
-    importlib.import_module(f"experiments.bench_{parsed.name}").run(parsed)
+    try:
+        importlib.import_module(f"experiments.bench.{parsed.name}").run(parsed)
+    except ModuleNotFoundError as error:
+        end(f"{error.name} is not installed, and `benchmark {parsed.name}` needs it: pip install -e '.[test]'")
+    except ValueError as error:
+        end(str(error))
 
 
 if __name__ == "__main__":

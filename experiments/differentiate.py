@@ -19,7 +19,7 @@ import numpy as np
 import optax
 
 import pvmincq_jax as pvm
-from experiments.command import number
+from experiments.run.command import new_file, number
 from pvmincq_jax.datasets import moons_task
 
 __all__ = [
@@ -218,8 +218,9 @@ def main(argv: Sequence[str] | None = None) -> None:
         f"{len(result['gammas'])} gammas and {len(result['margins'])} margins"
     )
     if given.out:
-        given.out.parent.mkdir(parents=True, exist_ok=True)
-        given.out.write_text(json.dumps(result, indent=1) + "\n")
+        with new_file(given.out) as path:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(json.dumps(result, indent=1) + "\n")
         print(f"written to {given.out}")
 
 

@@ -15,25 +15,25 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from experiments import figures_domains, figures_models
-from experiments.cache import switch_cache_on
-from experiments.cells import Settings
-from experiments.command import names, number
-from experiments.engine import on_one_core
-from experiments.figures_style import Scene, save
-from experiments.methods import METHODS
+from experiments.run import pictures
+from experiments.run.cache import switch_cache_on
+from experiments.run.cells import Settings
+from experiments.run.command import names, number
+from experiments.run.engine import on_one_core
+from experiments.run.methods import METHODS
+from experiments.run.style import Scene, save
 from pvmincq_jax.datasets import TASKS
 
 __all__ = ["FIGURES", "main"]
 
 FIGURES: dict[str, Callable[[Scene], Any]] = {
-    "domains": figures_domains.domains,
-    "transfer": figures_domains.transfer,
-    "reverse": figures_domains.reverse,
-    "pv_curve": figures_models.pv_curve,
-    "criterion": figures_models.criterion,
-    "weights": figures_models.weights,
-    "regions": figures_models.regions,
+    "domains": pictures.domains,
+    "transfer": pictures.transfer,
+    "reverse": pictures.reverse,
+    "pv_curve": pictures.pv_curve,
+    "criterion": pictures.criterion,
+    "weights": pictures.weights,
+    "regions": pictures.regions,
 }
 
 
@@ -45,9 +45,15 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--out", type=Path, default=Path("results/figures"), help="folder (default results/figures)")
     parser.add_argument("--task", default="40", choices=TASKS, help="of all figures but the domains (default 40)")
     parser.add_argument("--seed", type=number(0), default=defaults.seed, help=f"of the data (default {defaults.seed})")
-    parser.add_argument("--only", nargs="+", action=names(FIGURES), default=list(FIGURES), help="which (default: all)")
     parser.add_argument(
-        "--methods", nargs="+", action=names(METHODS), default=list(METHODS), help="whose regions (default: all)"
+        "--only", nargs="+", action=names(FIGURES), default=list(FIGURES), help=f"of {' '.join(FIGURES)} (default: all)"
+    )
+    parser.add_argument(
+        "--methods",
+        nargs="+",
+        action=names(METHODS),
+        default=list(METHODS),
+        help=f"whose regions, of {' '.join(METHODS)} (default: all)",
     )
     parser.add_argument("--per-class", type=number(5), default=defaults.per_class, help="source and target points")
     parser.add_argument("--test-size", type=number(2), default=defaults.test_size, help="fresh target points")

@@ -12,14 +12,13 @@ species has its own size, so a classifier of the source calls nearly all birds o
 Measurements are scaled on the source alone. No choice sees the sex of a target bird: MinCq, PV-SVM, PV-MinCq and
 PV-MinCq+ are tuned as in Table 1 and the transport form by `fit_transport_validated`, all with the library's
 defaults. The SVM, alone, on domains that are each scaled by their own mean and deviation ("standardised"), and after
-skada's adapters, is that of `experiments.peers`.
+skada's adapters, is that of `experiments.run.peers`.
 
 That earlier defaults of the transport form fell short was seen on the penguins (seeds from 1000 on, the same birds in
 other halves); what to change was settled on drawn species (``--drawn``), two Gaussian classes that are moved and scaled
-at random, and on the other tasks of `experiments.shift_study`. The reported table has seed 5014.
+at random, and on the other tasks of `experiments.studies.shift_study`. The reported table has seed 5014.
 """
 
-import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -29,52 +28,15 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import pvmincq_jax as pvm
-from experiments.cells import accuracy
-from experiments.command import Command, as_table, names, write
-from experiments.drawn_species import SIZES, drawn_task
-from experiments.figures_style import points
-from experiments.peers import PEERS, Decision, Fit, table1
-from experiments.study import run_accuracies
+from experiments.run.cells import accuracy
+from experiments.run.command import Command, as_table, names, write
+from experiments.run.peers import PEERS, Decision, Fit, table1
+from experiments.run.study import run_accuracies
+from experiments.run.style import points
+from experiments.run.tasks import PAIRS, SIZES, drawn_task, penguins_task
 from pvmincq_jax.datasets import DomainTask
 
-__all__ = ["MEASURES", "METHODS", "PAIRS", "SPECIES", "compute", "load", "main", "penguins_task"]
-
-SPECIES = ("Adelie", "Chinstrap", "Gentoo")
-PAIRS = tuple((source, target) for source in SPECIES for target in SPECIES if source != target)
-MEASURES = ("bill_length_mm", "bill_depth_mm", "flipper_length_mm", "body_mass_g")
-
-
-def load() -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Birds of known sex with all four measurements, by species.
-
-    Returns:
-      Measurements ``[m, 4]`` and sex ``[m]``, +1 for male and -1 for female.
-    """
-    from palmerpenguins import load_penguins
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of the package's own way to find its file
-        table = load_penguins().dropna(subset=[*MEASURES, "sex"])
-    birds = {}
-    for species in SPECIES:
-        rows = table[table["species"] == species]
-        birds[species] = rows[list(MEASURES)].to_numpy(float), np.where(rows["sex"] == "male", 1.0, -1.0)
-    return birds
-
-
-def penguins_task(source: str, target: str, seed: int) -> DomainTask:
-    """One run of one pair of species; rows in random order, scaled on the source.
-
-    The seed splits the target's birds into target and test.
-    """
-    birds = load()
-    rng = np.random.default_rng([seed, SPECIES.index(source), SPECIES.index(target)])
-    (x, y), (there, sex) = birds[source], birds[target]
-    order, halves = rng.permutation(len(y)), rng.permutation(len(sex))
-    mean, deviation = x.mean(axis=0), x.std(axis=0)
-    x, there = (x[order] - mean) / deviation, (there[halves] - mean) / deviation
-    half = len(sex) // 2
-    return DomainTask(x, y[order], there[:half], there[half:], sex[halves][half:])
+__all__ = ["METHODS", "compute", "main"]
 
 
 def _transport(source: np.ndarray, labels: np.ndarray, target: np.ndarray, seed: int) -> Decision:

@@ -10,7 +10,7 @@ comes. Of the same grid, "its best point" is the choice without the committee, "
 learnt on the source where it is, chosen by the same criterion, and "its grid, best in hindsight" the point of highest
 accuracy on the test sample, which nobody can choose: what is left to gain. "ratio estimated" is the default with
 the target's class ratio scanned for; it takes five times as long and is left out unless it is asked for. The others
-are in `experiments.peers`. No choice sees a label of the target. The tasks of --study are other digits, changes and
+are in `experiments.run.peers`. No choice sees a label of the target. The tasks of --study are other digits, changes and
 variables, and drawn species in place of penguins; the reported table has seed 5000, never used there.
 """
 
@@ -23,12 +23,11 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import pvmincq_jax as pvm
-from experiments.cells import accuracy
-from experiments.command import Command, as_table, mean_and_error, names, write
-from experiments.drawn_species import SIZES, drawn_task
-from experiments.peers import PEERS
-from experiments.real_tasks import REPORTED, STUDIED
-from experiments.study import run_accuracies
+from experiments.run.cells import accuracy
+from experiments.run.command import Command, as_table, mean_and_error, names, write
+from experiments.run.peers import PEERS
+from experiments.run.study import run_accuracies
+from experiments.run.tasks import REPORTED, SIZES, STUDIED, drawn_task
 from pvmincq_jax.datasets import DomainTask
 
 __all__ = ["GROUPS", "METHODS", "compute", "main", "picture", "tasks"]
@@ -147,7 +146,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = Command("real_shifts", __doc__, usual, {"runs": 2, "tasks": list(QUICK)})
     parser.add_argument("--methods", nargs="+", action=names(METHODS), help=f"of {'; '.join(METHODS)}")
     known = [*REPORTED, *tasks(True)]
-    parser.add_argument("--tasks", nargs="+", action=names(known), help="some of them, by name (default: all)")
+    parser.add_argument("--tasks", nargs="+", action=names(known), help=f"of {'; '.join(known)} (default: all)")
     parser.add_argument("--study", action="store_true", help="the tasks that the rules were settled on")
     options = parser.parse_args(arguments)
     columns = [task for task in tasks(options.study) if options.tasks is None or task in options.tasks]

@@ -21,11 +21,11 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import pvmincq_jax as pvm
-from experiments.cells import accuracy
-from experiments.command import Command, as_table, write
-from experiments.figures_style import bare
-from experiments.methods import METHODS
-from experiments.study import Study, run_study
+from experiments.run.cells import accuracy
+from experiments.run.command import Command, as_table, write
+from experiments.run.methods import METHODS
+from experiments.run.study import Study, run_study
+from experiments.run.style import bare
 from pvmincq_jax.datasets import draw_moons
 
 __all__ = ["SCENES", "SharedTask", "compute", "main", "shared_task"]

@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments.cells import Settings, TableCell, conditions
-from experiments.command import Command, names, number
-from experiments.engine import Order
-from experiments.methods import METHODS, TASKS
-from experiments.study import Study, run_study
+from experiments.run.cells import Settings, TableCell, conditions
+from experiments.run.command import Command, amount, names, number
+from experiments.run.engine import Order
+from experiments.run.methods import METHODS, TASKS
+from experiments.run.study import Study, run_study
 
 __all__ = ["main"]
 
@@ -44,7 +44,7 @@ def _parser() -> Command:
     sizes = parser.add_argument_group("sizes, other than the paper's")
     sizes.add_argument("--per-class", type=number(5), help=f"source and target points{parser.default('per_class')}")
     sizes.add_argument("--test-size", type=number(2), help=f"fresh target points{parser.default('test_size')}")
-    sizes.add_argument("--noise", type=float, help=f"of the moons{parser.default('noise')}")
+    sizes.add_argument("--noise", type=amount(0), help=f"of the moons{parser.default('noise')}")
     return parser
 
 
@@ -58,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     methods, tasks, runs = options.methods, options.tasks, options.runs
     settings = Settings(options.seed, options.per_class, options.test_size, options.noise)
     study = Study(
-        "experiments.cells:compute",
+        "experiments.run.cells:compute",
         TableCell._fields,
         settings._asdict(),
         [TableCell(method, task, run) for method in methods for task in tasks for run in range(runs)],
@@ -66,10 +66,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         lambda cell: conditions(settings, str(cell[0])),
         {"oracle": options.oracle},
         ORDER,
-        meanwhile=("experiments.report",),
+        meanwhile=("experiments.run.report",),
     )
     finished = run_study(study, options)
-    from experiments.report import Report, write_report
+    from experiments.run.report import Report, write_report
 
     report = Report(methods, tasks, runs, settings, options.quick, finished.records)
     write_report(report, options.out, finished.seconds)

@@ -11,8 +11,6 @@ seconds.
 """
 
 # %%
-import argparse
-import sys
 from pathlib import Path
 
 import jax
@@ -25,27 +23,16 @@ from pvmincq_jax.estimators import MinCqClassifier, PVMinCqClassifier
 from pvmincq_jax.plots import plot_criterion, plot_transfer
 from pvmincq_jax.scorers import RsPvScorer
 
-parser = argparse.ArgumentParser(
-    prog="python -m experiments.tutorial", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-)
-parser.add_argument("--task", default="40", help="degrees of rotation, or 'translation' (default: %(default)s)")
-parser.add_argument("--seed", type=int, default=1000, help="of samples, folds and matchings (default: %(default)s)")
-parser.add_argument("--per-class", type=int, default=40, help="points per class and domain (default: %(default)s)")
-parser.add_argument("--out", type=Path, default=Path("results/tutorial"), help="folder (default: %(default)s)")
-parser.add_argument("--notebook", action="store_true", help="write OUT/tutorial.ipynb and stop")
-notebook = "ipykernel" in sys.modules  # whose command line is not ours
-options = parser.parse_args([] if notebook else None)
-if options.seed < 0 or options.per_class < 8:
-    parser.error("--seed must be at least 0, and --per-class at least 8")
-if options.notebook:
-    from experiments.notebook import write_notebook
-
-    write_notebook(Path(__file__), options.out / "tutorial.ipynb")
-    parser.exit(0, f"written: {options.out / 'tutorial.ipynb'}\n")
-
 # Gaussian Gram matrices want float64. Estimators and sweeps see to it themselves; our own calls below do not.
 jax.config.update("jax_enable_x64", True)
 
+# Degrees of rotation or "translation"; seed of samples, folds and matchings; points per class and domain; pictures.
+angle, seed, per_class, folder = "40", 1000, 40, Path("results/tutorial")
+
+# %% [script]
+from experiments.run.notebook import tutorial_options  # noqa: E402
+
+angle, seed, per_class, folder = tutorial_options(__file__, __doc__, angle, seed, per_class, folder)
 
 # %% [markdown]
 # ## 1. Two domains
@@ -53,10 +40,7 @@ jax.config.update("jax_enable_x64", True)
 # come in random order. `task.test` are more target points, with labels, for the very end.
 
 # %%
-try:
-    task = moons_task(options.task, options.seed, per_class=options.per_class)
-except ValueError as error:
-    parser.error(str(error))
+task = moons_task(angle, seed, per_class=per_class)
 source, labels, target = task.source, task.source_labels, task.target
 print(f" 1. Two domains: {len(source)} labelled source points, {len(target)} target points without labels")
 
@@ -78,7 +62,7 @@ print(f" 2. PV is {float(curve.at(bottleneck / 2)):.2f} at radius {bottleneck / 
 
 # %%
 radius = pvm.bottleneck_radius(source, target, 0.2)  # the smallest radius that leaves at most a fifth alone
-found = pvm.self_label(source, labels, target, radius, draws=16, seed=options.seed)
+found = pvm.self_label(source, labels, target, radius, draws=16, seed=seed)
 agreed = np.mean(np.abs(found.labels[found.weights > 0]) == 1)
 print(f" 3. {np.sum(found.weights > 0)} target points labelled, {agreed:.0%} of them alike in all 16 matchings")
 
@@ -90,7 +74,7 @@ print(f" 3. {np.sum(found.weights > 0)} target points labelled, {agreed:.0%} of 
 
 # %%
 model = pvm.pv_mincq(
-    source, labels, target, radius=radius, margin=0.2, margin_unit="fraction", gamma=2.0, draws=16, seed=options.seed
+    source, labels, target, radius=radius, margin=0.2, margin_unit="fraction", gamma=2.0, draws=16, seed=seed
 )
 print(f" 4. A vote of {np.sum(model.weights != 0)} kernels: C-bound {float(model.c_bound):.3f}", end=", ")
 print(f"KKT residual {float(model.kkt_residual):.0e}")
@@ -101,7 +85,7 @@ print(f"KKT residual {float(model.kkt_residual):.0e}")
 # matchings are drawn on the host; compiled programs, which problems of nearby sizes share, do the rest.
 
 # %%
-sweep = pvm.sweep(source, labels, target, draws=16, seed=options.seed)
+sweep = pvm.sweep(source, labels, target, draws=16, seed=seed)
 print(f" 5. {sweep.status.size} points of the grid, {1 + len(sweep.source_risk)} votes each", end=", ")
 print(f"{np.mean(sweep.status == pvm.Status.SOLVED):.0%} solved")
 
@@ -147,7 +131,7 @@ print(f"d C-bound / d margin = {float(slope[1]):+.5f}")
 # other estimator, too; here to the classifier itself, on the sample that it has learnt from.
 
 # %%
-classifier = PVMinCqClassifier(random_state=options.seed).fit_domains(source, labels, target)
+classifier = PVMinCqClassifier(random_state=seed).fit_domains(source, labels, target)
 x, y = np.concatenate([source, target]), np.concatenate([labels, np.zeros(len(target))])
 domain = np.repeat([1, -1], [len(source), len(target)])
 score = RsPvScorer()(classifier, x, y, sample_domain=domain)
@@ -178,16 +162,17 @@ print(f"{abs(risks[0] - risks[1]):.4f}, and by {bound:.4f} at most")
 # target points, beside MinCq on the source alone.
 
 # %%
-alone = MinCqClassifier(random_state=options.seed).fit(source, labels)
+alone = MinCqClassifier(random_state=seed).fit(source, labels)
 figure, axes = plt.subplots(1, 2, figsize=(12.5, 5.2), layout="constrained")
 plot_transfer(classifier, ax=axes[0])
 plot_criterion(classifier, ax=axes[1])
-options.out.mkdir(parents=True, exist_ok=True)
+folder.mkdir(parents=True, exist_ok=True)
 for ending in ("png", "pdf"):
-    figure.savefig(options.out / f"tutorial.{ending}", dpi=130)
+    figure.savefig(folder / f"tutorial.{ending}", dpi=130)
 print(
     f"10. Accuracy on {len(task.test)} fresh target points: {classifier.score(task.test, task.test_labels):.1%}", end=""
 )
-print(f", from the source alone {alone.score(task.test, task.test_labels):.1%}; see {options.out / 'tutorial.png'}")
-if not notebook:
-    plt.close(figure)
+print(f", from the source alone {alone.score(task.test, task.test_labels):.1%}; see {folder / 'tutorial.png'}")
+
+# %% [script]
+plt.close(figure)

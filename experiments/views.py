@@ -25,9 +25,9 @@ from sklearn.model_selection import StratifiedKFold, cross_val_predict
 from sklearn.svm import SVC
 
 import pvmincq_jax as pvm
-from experiments.cells import accuracy
-from experiments.command import Command, as_table, mean_and_error, number, write
-from experiments.study import Study, run_study
+from experiments.run.cells import accuracy
+from experiments.run.command import Command, as_table, mean_and_error, number, write
+from experiments.run.study import Study, run_study
 from pvmincq_jax.adaptation.views import ViewMatching
 
 __all__ = ["ROWS", "SHIFTS", "ViewsTask", "compute", "edges", "main", "views_task"]

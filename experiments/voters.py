@@ -14,11 +14,10 @@ from functools import partial
 from typing import Any, get_args
 
 import pvmincq_jax as pvm
-from experiments.cells import Settings, accuracy
-from experiments.command import Command, as_table, names, number, write
-from experiments.penguins import penguins_task
-from experiments.real_tasks import digits_task
-from experiments.study import run_accuracies
+from experiments.run.cells import Settings, accuracy
+from experiments.run.command import Command, as_table, names, number, write
+from experiments.run.study import run_accuracies
+from experiments.run.tasks import digits_task, penguins_task
 from pvmincq_jax.adaptation.seats import Centers
 from pvmincq_jax.datasets import TASKS, DomainTask, moons_task
 
@@ -60,7 +59,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--per-class", type=number(5), help=f"source and target points{parser.default('per_class')}")
     parser.add_argument("--test-size", type=number(2), help=f"fresh target points{parser.default('test_size')}")
     parser.add_argument("--most", nargs="+", type=number(1), help="so many voters at most, in place of where they sit")
-    parser.add_argument("--capped", nargs="+", action=names(CAPPED), default=[*CAPPED], help="tasks for --most")
+    parser.add_argument(
+        "--capped",
+        nargs="+",
+        action=names(CAPPED),
+        default=[*CAPPED],
+        help=f"tasks for --most, of {'; '.join(CAPPED)} (default: all)",
+    )
     options = parser.parse_args(arguments)
     rows, tasks = [*get_args(Centers)], options.tasks
     settings: dict[str, Any] = Settings(options.seed, options.per_class, options.test_size)._asdict()

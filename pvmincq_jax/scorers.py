@@ -7,7 +7,8 @@ above: source, below 0: target) and reaches a scorer through metadata routing: :
     sklearn.set_config(enable_metadata_routing=True)  # importing skada does it, too
     cross_validate(estimator, X, y, scoring=RsPvScorer(radius=0.5), params={"sample_domain": sample_domain})
 
-Labels of target rows are never read. Scores are negative errors, so that the higher is the better.
+Labels of target rows are never read: as for the estimators, they may be -1, NaN, None or any text. Scores are negative
+errors, so that the higher is the better.
 """
 
 from typing import Any, Literal
@@ -25,6 +26,7 @@ try:
     from sklearn import config_context
     from sklearn.base import BaseEstimator, clone
     from sklearn.pipeline import Pipeline
+    from sklearn.utils import column_or_1d
     from sklearn.utils.metadata_routing import get_routing_for_object
 except ImportError as error:
     raise ImportError("pvmincq_jax.scorers needs scikit-learn: pip install 'pvmincq-jax[sklearn]'") from error
@@ -57,13 +59,25 @@ def _split(X: Any, y: Any, sample_domain: Any) -> tuple[np.ndarray, np.ndarray, 
         )
     x, domain = np.asarray(X), np.asarray(sample_domain)
     source = source_rows(domain, len(x))
-    return x, domain, source, np.asarray(y)[source]
+    if y is None or np.shape(y)[:1] != (len(x),):
+        raise ValueError(
+            f"y must have one entry per row of X ({len(x)}), whatever it is for target rows; its shape is {np.shape(y)}"
+        )
+    # Taken out first: in one array, text or NaN in target rows would turn the source's labels into text or floats.
+    known = [label for label, kept in zip(y, source) if kept] if isinstance(y, list | tuple) else np.asarray(y)[source]
+    labels = column_or_1d(known, warn=True)
+    return x, domain, source, np.array(labels.tolist()) if labels.dtype == object else labels
 
 
-def _own_pv(estimator: Any) -> float | None:
-    """The PV that a fitted PV-MinCq learnt at, alone or at the end of a pipeline, scikit-learn's or skada's."""
+def _matched_pv(estimator: Any) -> float | None:
+    """The PV that a fitted PV-MinCq learnt at, alone or at the end of a pipeline, scikit-learn's or skada's.
+
+    0 where its radius is 0: it has matched nobody, and PV is the price of a matching (see `pvmincq_jax.map_price`).
+    """
     last = estimator[-1] if isinstance(estimator, Pipeline) else estimator
-    return getattr(getattr(last, "base_estimator_", last), "pv_", None)
+    model = getattr(last, "base_estimator_", last)
+    pv = getattr(model, "pv_", None)
+    return pv if pv is None or model.choice_.radius > 0 else 0.0
 
 
 class _DomainScorer(BaseEstimator):
@@ -102,7 +116,8 @@ class RsPvScorer(_DomainScorer):
 
     Args:
       radius: of PV. None takes the PV that a `pvmincq_jax.estimators.PVMinCqClassifier` has learnt at, and PV is then
-        part of what is chosen, as in the paper.
+        part of what is chosen, as in the paper. It is 0 for one that has matched nobody, because its best vote was that
+        of the source as it is or of the source on the target's scale: R_S is then its whole score.
       space: "input" or "features".
       metric: see `pvmincq_jax.match`.
 
@@ -139,7 +154,7 @@ class RsPvScorer(_DomainScorer):
         if self.space not in ("input", "features"):
             raise ValueError(f"space must be 'input' or 'features'; it is {self.space!r}")
         if self.radius is None:
-            pv = _own_pv(estimator)
+            pv = _matched_pv(estimator)
             if pv is None:
                 raise ValueError(
                     "radius must be given: only a fitted PVMinCqClassifier has a radius of its own, and this is a "
@@ -195,19 +210,21 @@ class ReverseValidationScorer(_DomainScorer):
         # skada tells masked labels by -1; where that is a class of its own, or labels are text, any label will do.
         masked = -1 if np.issubdtype(classes.dtype, np.number) and -1 not in classes else classes[0]
 
-        def fit(there: np.ndarray, own: np.ndarray, target: np.ndarray, params: Any, seed: int) -> Any:
-            names = classes[(own > 0).astype(int) if two else own.astype(int)]
+        def fit(labelled: np.ndarray, labels: np.ndarray, target: np.ndarray, params: Any, seed: int) -> Any:
+            names = classes[(labels > 0).astype(int) if two else labels.astype(int)]
             model = clone(estimator)
             with config_context(enable_metadata_routing=True):
                 if not _takes(model, "fit", "sample_domain"):
-                    return model.fit(there, names)
-                domain = np.repeat([_SOURCE, _TARGET], [len(there), len(target)])
+                    return model.fit(labelled, names)
+                domain = np.repeat([_SOURCE, _TARGET], [len(labelled), len(target)])
                 every = np.concatenate([names, np.full(len(target), masked, dtype=names.dtype)])
-                return model.fit(np.concatenate([there, target]), every, sample_domain=domain)
+                return model.fit(np.concatenate([labelled, target]), every, sample_domain=domain)
 
         def decision(model: Any, points: np.ndarray) -> np.ndarray:
             predicted = _call(model, "predict", points, np.full(len(points), _TARGET))
-            against_rest = np.where(predicted[:, None] == classes, 1.0, -1.0)
+            is_class = predicted[:, None] == classes
+            # A prediction that is none of the classes, such as NaN, is none here either.
+            against_rest = np.where(np.any(is_class, axis=1, keepdims=True), np.where(is_class, 1.0, -1.0), np.nan)
             return against_rest[:, 1] if two else against_rest
 
         folds, seed = check_count("folds", self.folds, 2), seed_of(self.random_state)

@@ -47,7 +47,7 @@ def test_imports_go_one_way(path):
 
 
 def test_experiments_use_no_private_module():
-    private = {(path.name, name) for path in (ROOT.parent / "experiments").glob("*.py") for name in imported(path)}
+    private = {(path.name, name) for path in (ROOT.parent / "experiments").rglob("*.py") for name in imported(path)}
     assert not [pair for pair in private if pair[1].startswith("_")]
 
 

@@ -20,7 +20,7 @@ from pvmincq_jax._threads import core_count, one_blas_thread
 from pvmincq_jax._types import Array, MarginUnit, Status, precision
 from pvmincq_jax.adaptation.lanes import Lanes, LaneVoters, lane_voters, side_by_side
 from pvmincq_jax.voting.factor import VoteFactor
-from pvmincq_jax.voting.mincq import solve_mincq
+from pvmincq_jax.voting.program import normalised, solve_mincq
 
 __all__: list[str] = []
 
@@ -66,9 +66,10 @@ def _program(
 
     def one_lane(lane: tuple[Array, Array, Array, Array]) -> tuple[Array, ...]:
         labels, weights, mask, margins = lane
-        found = jax.vmap(lambda mu: solve_mincq(votes[0], labels, mu, weights, mask, factor, "interior_point", turn))(
-            margins
-        )
+        shares = normalised(weights, len(labels), votes.dtype)
+        found = jax.vmap(
+            lambda mu: solve_mincq(votes[0], labels, mu, shares, mask, factor, "interior_point", "sure", turn)
+        )(margins)
         return found.weights, found.status, found.kkt_residual, found.c_bound
 
     return jax.lax.map(one_lane, (labels, weights, mask, margins))

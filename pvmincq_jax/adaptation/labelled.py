@@ -18,7 +18,7 @@ from pvmincq_jax.adaptation.grid import Figures, solve_grid
 from pvmincq_jax.adaptation.lanes import Lanes
 from pvmincq_jax.adaptation.options import GridOptions
 from pvmincq_jax.matching.graph import RadiusGraph
-from pvmincq_jax.matching.matching import draw_from_each
+from pvmincq_jax.matching.matching import draw_matchings
 from pvmincq_jax.matching.selflabel import SelfLabels, carry_labels
 from pvmincq_jax.voting.cbound import vote_loss
 from pvmincq_jax.voting.coarse import COARSE
@@ -111,9 +111,8 @@ def carried_labels(
     parts, classes = [np.flatnonzero(kept) for kept in learning], np.atleast_2d(labels)
     # A radius at a time: its folds are cut from its own edges, which may be few.
     cuts = (graph.within(float(radius)) for radius in radii)
-    drawn = draw_from_each(
-        (cut.within(cut.radius, rows) for cut in cuts for rows in parts), options.draws, options.seed
-    )
+    folds = (cut.within(cut.radius, rows) for cut in cuts for rows in parts)
+    drawn = (draw_matchings(fold, options.draws, seed=options.seed) for fold in folds)
     found = []
     for one, rows in zip(drawn, itertools.cycle(parts)):
         options.advance(1)

@@ -20,7 +20,7 @@ from pvmincq_jax._samples import canonical_order
 from pvmincq_jax._types import ArrayLike, RadiusUnit
 from pvmincq_jax.matching.curve import PV_LEVELS, grid_radii
 from pvmincq_jax.matching.graph import space_graph
-from pvmincq_jax.matching.matching import ExpectedMatching, draw_from_each
+from pvmincq_jax.matching.matching import ExpectedMatching, draw_matchings
 from pvmincq_jax.matching.space import Metric, make_space
 
 __all__ = ["SharedPoints", "class_rows", "even_rows", "shared_points"]
@@ -100,7 +100,7 @@ def shared_points(
     unit, values = ("pv", PV_LEVELS) if radii is None else (radius_unit, radii)
     absolute = grid_radii(source, target, values, unit, metric)  # type: ignore[arg-type]
     graph = space_graph(space, float(absolute.max()))
-    found = list(draw_from_each((graph.within(float(radius)) for radius in absolute), draws, seed))
+    found = [draw_matchings(graph.within(float(radius)), draws, seed=seed) for radius in absolute]
     frequency = np.stack([match_frequency(one.expected, size) for one in found])
     nearest = np.empty(size)
     nearest[space.source_rows] = np.concatenate([block.min(axis=1) for _, block in space.blocks()])

@@ -25,8 +25,10 @@ PVGrid = Callable[[np.ndarray, np.ndarray, np.ndarray, Sequence[Any], int], np.n
 
 
 def _error(values: np.ndarray, labels: np.ndarray) -> float:
-    """The share of wrong signs, or of classes; 0 has no sign and is wrong, and so is what is not a number."""
-    return float(np.mean(~(labels * values > 0) if values.ndim == 1 else np.argmax(values, axis=1) != labels))
+    """The share of wrong signs, or of wrong classes; 0 has no sign and is wrong, and so is what is not a number."""
+    if values.ndim == 1:
+        return float(np.mean(~(labels * values > 0)))
+    return float(np.mean((np.argmax(values, axis=1) != labels) | np.any(np.isnan(values), axis=1)))
 
 
 def _answers(values: np.ndarray) -> np.ndarray:
@@ -49,7 +51,7 @@ def _fit_all(
 ) -> Sequence[Any]:
     if fit_grid is not None:
         return fit_grid(source, labels, target, grid, seed)
-    return [fit(source, own, target, params, seed) for own, params in zip(labels, grid)]
+    return [fit(source, row, target, params, seed) for row, params in zip(labels, grid)]
 
 
 def cross_validation(
@@ -77,7 +79,7 @@ def cross_validation(
       seed: of the folds, and handed to ``fit``.
       fit_grid: fits a whole grid at once, where a method can.
 
-    Returns: errors ``[len(grid)]``, the lower the better.
+    Returns: errors ``[len(grid)]``, the lower the better; a prediction that is not a number is an error.
 
     Example:
       >>> from pvmincq_jax.baselines import svm
@@ -91,8 +93,8 @@ def cross_validation(
     errors = np.zeros((folds, len(grid)))
     for fold in range(folds):
         rest, held = numbers != fold, numbers == fold
-        own = np.broadcast_to(sample.labels[rest], (len(grid), int(np.sum(rest))))
-        models = _fit_all(fit, fit_grid, sample.source[rest], own, sample.target, grid, seed)
+        labels = np.broadcast_to(sample.labels[rest], (len(grid), int(np.sum(rest))))
+        models = _fit_all(fit, fit_grid, sample.source[rest], labels, sample.target, grid, seed)
         errors[fold] = [_error(decision(model, sample.source[held]), sample.labels[held]) for model in models]
     return np.mean(errors, axis=0)
 
@@ -117,7 +119,8 @@ def reverse_validation(
     2010; Zhong et al. 2010.)
 
     A model that gives the whole target one label has the constant of that label as its reverse. A target point with
-    value 0 counts as +1.
+    value 0 counts as +1. A model that is not a number at some target point has no labels to hand back, and its fold
+    counts as all wrong.
 
     Section 3.4.
 
@@ -139,18 +142,22 @@ def reverse_validation(
     errors = np.zeros((folds, len(grid)))
     for fold in range(folds):
         rest, held = source_numbers != fold, source_numbers == fold
-        there = sample.target[target_numbers != fold]
-        own = np.broadcast_to(sample.labels[rest], (len(grid), int(np.sum(rest))))
-        forward = _fit_all(fit, fit_grid, sample.source[rest], own, there, grid, seed)
-        given = np.array([_answers(decision(model, there)) for model in forward])
-        constant = np.all(given == given[:, :1], axis=1)
-        errors[fold] = [np.mean(sample.labels[held] != labels_there[0]) for labels_there in given]
-        both = np.flatnonzero(~constant)
-        if both.size:
-            back = _fit_all(
-                fit, fit_grid, there, given[both], sample.source[rest], [grid[int(index)] for index in both], seed
-            )
-            errors[fold, both] = [_error(decision(model, sample.source[held]), sample.labels[held]) for model in back]
+        target_rest = sample.target[target_numbers != fold]
+        labels = np.broadcast_to(sample.labels[rest], (len(grid), int(np.sum(rest))))
+        forward = _fit_all(fit, fit_grid, sample.source[rest], labels, target_rest, grid, seed)
+        values = [decision(model, target_rest) for model in forward]
+        target_labels = np.array([_answers(row) for row in values])
+        missing = np.array([np.any(np.isnan(row)) for row in values])
+        constant = np.all(target_labels == target_labels[:, :1], axis=1)
+        errors[fold] = np.mean(sample.labels[held] != target_labels[:, :1], axis=1)
+        errors[fold, missing] = 1.0
+        back = np.flatnonzero(~constant & ~missing)
+        if back.size:
+            points = [grid[int(index)] for index in back]
+            reverse = _fit_all(fit, fit_grid, target_rest, target_labels[back], sample.source[rest], points, seed)
+            errors[fold, back] = [
+                _error(decision(model, sample.source[held]), sample.labels[held]) for model in reverse
+            ]
     return np.mean(errors, axis=0)
 
 
@@ -184,10 +191,10 @@ def rs_pv_validation(
     """
     risks = cross_validation(fit, decision, source, source_labels, target, grid, folds, seed, fit_grid=fit_grid)
     sample = prepare(source, source_labels, target)
-    own = np.broadcast_to(sample.labels, (len(grid), len(sample.labels)))
+    labels = np.broadcast_to(sample.labels, (len(grid), len(sample.labels)))
     if pv_grid is not None:
-        return risks + pv_grid(sample.source, own, sample.target, grid, seed)
-    models = _fit_all(fit, fit_grid, sample.source, own, sample.target, grid, seed)
+        return risks + pv_grid(sample.source, labels, sample.target, grid, seed)
+    models = _fit_all(fit, fit_grid, sample.source, labels, sample.target, grid, seed)
     return risks + np.array([float(model.pv) for model in models])
 
 

@@ -16,7 +16,7 @@ from pvmincq_jax._types import Array, ArrayLike, MarginUnit, common_dtype
 from pvmincq_jax.adaptation.learn import learn_vote
 from pvmincq_jax.adaptation.model import PVMinCq
 from pvmincq_jax.matching.graph import RadiusGraph, check_reach, space_graph
-from pvmincq_jax.matching.matching import MatchingDraws, draw_from_each
+from pvmincq_jax.matching.matching import MatchingDraws, draw_matchings
 from pvmincq_jax.matching.selflabel import SelfLabels, carry_labels
 from pvmincq_jax.matching.space import make_space
 from pvmincq_jax.voting.cbound import vote_margin
@@ -267,6 +267,6 @@ def matched_spaces(
 def draw_views(graphs: list[RadiusGraph], radii: np.ndarray, rows: np.ndarray, draws: int, seed: int) -> MatchingDraws:
     """The draws of all graphs in one list; their PV is the mean."""
     cuts = (graph.within(float(radius), rows) for graph, radius in zip(graphs, radii))
-    parts = list(draw_from_each(cuts, draws, seed))
+    parts = [draw_matchings(cut, draws, seed=seed) for cut in cuts]
     partners = np.concatenate([part.partners for part in parts])
     return MatchingDraws(partners, float(np.mean([part.pv for part in parts])), len(rows))

@@ -1,9 +1,9 @@
-"""What the comparison methods share: checked input in canonical order, and kernel expansions as models."""
+"""What the comparison methods share: checked input in canonical order, ``fit`` and ``fit_grid``, kernel expansions."""
 
-import functools
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -14,8 +14,10 @@ from pvmincq_jax.voting.voters import gaussian_votes as rbf_kernel
 
 __all__: list[str] = []
 
-# Numbers in a kernel matrix that is kept, 2 MB.
-_FEW = 1 << 18
+Params = TypeVar("Params")
+Model = TypeVar("Model")
+# (samples [g], grid [g], seed) -> models [g]; the samples differ in nothing but their labels.
+FitSamples = Callable[[list[Sample], list[Params], int], Iterable[Model]]
 
 
 class KernelModel(NamedTuple):
@@ -34,7 +36,94 @@ class KernelModel(NamedTuple):
     gamma: np.ndarray
 
 
-def read_params(kind: type, params: Any) -> Any:
+def expand(centers: np.ndarray, gamma: float, weights: np.ndarray, bias: float = 0.0) -> KernelModel:
+    """A `KernelModel` of plain numbers."""
+    return KernelModel(centers, weights, np.asarray(float(bias)), np.asarray(float(gamma)))
+
+
+@dataclass(frozen=True)
+class Method(Generic[Params, Model]):
+    """The two functions of a method that learn, from one that learns on prepared samples.
+
+    Attributes:
+      params: the NamedTuple of its parameters.
+      fit_samples: ``(samples, grid, seed) -> models``, for all points of a grid; see `by_gamma`.
+    """
+
+    params: type[Params]
+    fit_samples: FitSamples[Params, Model]
+
+    def fit_grid(
+        self, source: ArrayLike, source_labels: ArrayLike, target: ArrayLike, grid: Sequence[Any], seed: int = 0
+    ) -> list[Model]:
+        """Learns at all points of a grid, which share what they can (section 4).
+
+        Args: source, source_labels, target, grid, seed; see `pvmincq_jax.baselines`.
+
+        Returns: list of models ``[g]``.
+
+        Example:
+          >>> from pvmincq_jax.baselines import svm
+          >>> source, labels = np.array([[0.0], [1.0]]), np.array([-1, 1])
+          >>> [model.weights.shape for model in svm.fit_grid(source, labels, source, svm.GRID[:2])]
+          [(2,), (2,)]
+        """
+        points = [read_params(self.params, params) for params in grid]
+        rows, numbers = np.unique(np.atleast_2d(np.asarray(source_labels, float)), axis=0, return_inverse=True)
+        samples = [prepare(source, row, target) for row in rows]
+        each = [samples[number] for number in np.broadcast_to(numbers.ravel(), len(points))]
+        return list(self.fit_samples(each, points, seed))
+
+    def fit(self, source: ArrayLike, source_labels: ArrayLike, target: ArrayLike, params: Any, seed: int = 0) -> Model:
+        """Learns at one point of the grid (section 4).
+
+        Args: source, source_labels, target, params, seed; see `pvmincq_jax.baselines`.
+
+        Returns: the method's model.
+
+        Example:
+          >>> from pvmincq_jax.baselines import svm
+          >>> source, labels = np.array([[0.0], [1.0]]), np.array([-1, 1])
+          >>> print(np.sign(decision(svm.fit(source, labels, source, svm.SvmParams(1.0, 10.0)), [[0.2], [0.9]])))
+          [-1.  1.]
+        """
+        return self.fit_grid(source, source_labels, target, [params], seed)[0]
+
+
+def both_domains(sample: Sample) -> np.ndarray:
+    """Source points, then target points."""
+    return np.concatenate([sample.source, sample.target])
+
+
+def by_gamma(fit_gamma: FitSamples[Params, Model]) -> FitSamples[Params, Model]:
+    """Learns on a grid gamma by gamma: the wrapped function gets the points of the grid that share one."""
+
+    def fit_samples(samples: list[Sample], grid: list[Any], seed: int) -> list[Model]:
+        models: dict[int, Model] = {}
+        for gamma in dict.fromkeys(params.gamma for params in grid):
+            rows = [row for row, params in enumerate(grid) if params.gamma == gamma]
+            models.update(zip(rows, fit_gamma([samples[row] for row in rows], [grid[row] for row in rows], seed)))
+        return [models[row] for row in range(len(grid))]
+
+    return fit_samples
+
+
+def on_kernels(
+    train: Callable[[Sample, np.ndarray, np.ndarray, Params], Model],
+    points_of: Callable[[Sample], np.ndarray] = both_domains,
+) -> FitSamples[Params, Model]:
+    """Learns by ``train(sample, points, kernel, params)``, with one kernel matrix of the points for each gamma."""
+
+    @by_gamma
+    def fit_gamma(samples: list[Sample], grid: list[Any], seed: int) -> list[Model]:
+        points = points_of(samples[0])
+        kernel = rbf_kernel(points, points, grid[0].gamma)
+        return [train(sample, points, kernel, params) for sample, params in zip(samples, grid)]
+
+    return fit_gamma
+
+
+def read_params(kind: type[Params], params: Any) -> Params:
     """The parameters as the method's NamedTuple, given as one or as a mapping; all above 0, a margin at most 1."""
     fields: Any = kind._fields  # type: ignore[attr-defined]
     read = kind(**params) if isinstance(params, Mapping) and set(params) == set(fields) else params
@@ -47,54 +136,9 @@ def read_params(kind: type, params: Any) -> Any:
     return read
 
 
-def both_domains(sample: Sample) -> np.ndarray:
-    """Source points, then target points."""
-    return np.concatenate([sample.source, sample.target])
-
-
-def make_grid(kind: type, **values: Sequence[float]) -> list[Any]:
+def make_grid(kind: type[Params], **values: Sequence[float]) -> list[Params]:
     """All combinations of the values; the parameter named first changes last."""
     return [kind(**dict(zip(values, point))) for point in itertools.product(*values.values())]
-
-
-def each_sample(source: ArrayLike, source_labels: ArrayLike, target: ArrayLike, count: int) -> list[Sample]:
-    """The task of each of ``count`` points of a grid, whose labels are ``[m_s]``, or ``[g, m_s]`` with their own."""
-    labels = np.asarray(source_labels, dtype=float)
-    different, own = np.unique(np.atleast_2d(labels), axis=0, return_inverse=True)
-    samples = [prepare(source, row, target) for row in different]
-    return [samples[k] for k in np.broadcast_to(own.ravel(), count)]
-
-
-def read_grid(
-    kind: type, source: ArrayLike, source_labels: ArrayLike, target: ArrayLike, grid: Sequence[Any]
-) -> tuple[list[Any], list[Sample]]:
-    """The parameters of a grid, read, and the task of each."""
-    return [read_params(kind, params) for params in grid], each_sample(source, source_labels, target, len(grid))
-
-
-def by_gamma(grid: Sequence[Any], fit_rows: Callable[[list[int]], Iterable[Any]]) -> list[Any]:
-    """Fits the points of a grid gamma by gamma: ``fit_rows`` gets the numbers of those that share one."""
-    models: dict[int, Any] = {}
-    for gamma in dict.fromkeys(params.gamma for params in grid):
-        rows = [row for row, params in enumerate(grid) if params.gamma == gamma]
-        models.update(zip(rows, fit_rows(rows)))
-    return [models[row] for row in range(len(grid))]
-
-
-def on_kernels(
-    grid: Sequence[Any],
-    samples: Sequence[Sample],
-    points_of: Callable[[Sample], np.ndarray],
-    fit_one: Callable[[Sample, np.ndarray, np.ndarray, Any], Any],
-) -> list[Any]:
-    """``fit_one(sample, points, kernel, params)`` at all points of a grid, with one kernel matrix for each gamma."""
-
-    def fit_rows(rows: list[int]) -> Iterator[Any]:
-        points = points_of(samples[rows[0]])
-        kernel = rbf_kernel(points, points, grid[rows[0]].gamma)
-        return (fit_one(samples[row], points, kernel, grid[row]) for row in rows)
-
-    return by_gamma(grid, fit_rows)
 
 
 def decision(model: Any, x: ArrayLike) -> np.ndarray:
@@ -109,22 +153,10 @@ def decision(model: Any, x: ArrayLike) -> np.ndarray:
     Returns: ``[m]``.
 
     Example:
-      >>> decision(KernelModel(np.array([[0.0]]), np.array([2.0]), np.array(-1.0), np.array(1.0)), np.array([[0.0]]))
+      >>> decision(expand(np.array([[0.0]]), 1.0, np.array([2.0]), -1.0), np.array([[0.0]]))
       array([1.])
     """
     kernel = getattr(model, "kernel", model)
     check_points("x", x)
     check_same_dimension("x", x, "the training sample", kernel.centers)
-    points, centers, gamma = np.asarray(x, dtype=float), kernel.centers, float(kernel.gamma)
-    if len(points) * len(centers) <= _FEW:
-        votes = _kept_kernel(points.tobytes(), centers.tobytes(), points.shape[1], gamma)
-    else:
-        votes = rbf_kernel(points, centers, gamma)
-    return votes @ kernel.weights + kernel.bias
-
-
-@functools.lru_cache(maxsize=8)
-def _kept_kernel(x: bytes, centers: bytes, features: int, gamma: float) -> np.ndarray:
-    """The models of a grid are asked about the same points one after the other, and share their centres and gammas."""
-    points, seats = (np.frombuffer(rows).reshape(-1, features) for rows in (x, centers))
-    return rbf_kernel(points, seats, gamma)
+    return rbf_kernel(np.asarray(x, dtype=float), kernel.centers, float(kernel.gamma)) @ kernel.weights + kernel.bias

@@ -1,73 +1,41 @@
-"""Weighted support vector machines on a kernel matrix, by the libsvm that scikit-learn's SVC calls."""
-
-from typing import NamedTuple
+"""Support vector machines with a cost for each point, by scikit-learn's SVC."""
 
 import numpy as np
 
-from pvmincq_jax.baselines._form import KernelModel
+__all__: list[str] = []
 
-__all__ = ["TOLERANCE", "Expansion", "weighted_svc"]
-
-# libsvm's stopping rule on the dual's optimality conditions, which is also the accuracy of a decision value near the
-# margin. Its default, 1e-3, is too coarse to see that TSVM's objective falls at a swap.
+# The accuracy to which decision values near the margin are known. SVC's default, 1e-3, is too coarse to see that
+# TSVM's objective falls at a swap.
 TOLERANCE = 1e-5
 
 
-class Expansion(NamedTuple):
-    """f(x_i) = sum_j K_ij w_j + b over the points that the kernel matrix is about.
+def weighted_svc(kernel: np.ndarray, labels: np.ndarray, costs: np.ndarray) -> tuple[np.ndarray, float]:
+    """Minimises 1/2 |f|^2 + sum_i C_i max(0, 1 - y_i f(x_i)) over f(x_i) = sum_j K_ij w_j + b.
 
-    Attributes:
-      weights: ``[n]``, 0 off the support vectors.
-      bias: scalar.
-    """
-
-    weights: np.ndarray
-    bias: float
-
-    def over(self, points: np.ndarray, gamma: float) -> KernelModel:
-        """As a function of new points; the n points were these."""
-        return KernelModel(points, self.weights, np.asarray(self.bias), np.asarray(float(gamma)))
-
-
-def weighted_svc(kernel: np.ndarray, labels: np.ndarray, costs: np.ndarray) -> Expansion:
-    """Trains an SVM with one cost per point; a point of cost 0 is out.
-
-    min 1/2 |w|^2 + sum_i C_i max(0, 1 - y_i f(x_i)).
-
-    If the points of positive cost are of one class only, that class is the answer everywhere: the minimiser is then
-    w = 0, b = y, which libsvm refuses to return.
+    Where all points of positive cost have one label y, the minimum is w = 0, b = y, which SVC refuses to return.
 
     Args:
-      kernel: ``[n, n]``.
-      labels: ``[n]`` in {-1, +1} where the cost is positive, anything elsewhere.
-      costs: ``[n]``, non-negative.
+      kernel: K ``[n, n]``.
+      labels: y ``[n]`` in {-1, +1} where the cost is positive, anything elsewhere.
+      costs: C ``[n]``, non-negative; a point of cost 0 is left out.
 
-    Returns: an `Expansion` over the n points.
+    Returns: w ``[n]``, 0 off the support vectors, and b.
     """
-    # The methods train thousands of machines on checked input: SVC would look at it for longer than libsvm trains.
     try:
-        from sklearn.svm import _libsvm
+        from sklearn import config_context
+        from sklearn.svm import SVC
     except ImportError as error:
         raise ImportError(
             'this method trains scikit-learn\'s SVC, which is not installed: pip install "pvmincq-jax[sklearn]"'
         ) from error
-    used = np.flatnonzero(costs > 0)
-    weights = np.zeros(labels.shape[0])
+    used, weights = np.flatnonzero(costs > 0), np.zeros(len(labels))
     if np.all(labels[used] == labels[used[0]]):
-        return Expansion(weights, float(labels[used[0]]))
-    # C is multiplied by the sample weights; the rest of libsvm is on the scale of the largest cost.
-    largest = float(np.max(costs))
-    own = kernel if used.size == labels.shape[0] else kernel.take(used, axis=0).take(used, axis=1)
-    _libsvm.set_verbosity_wrap(0)
-    support, _, _, dual, bias, *_ = _libsvm.fit(
-        np.ascontiguousarray(own),
-        labels[used],
-        kernel="precomputed",
-        C=largest,
-        tol=TOLERANCE,
-        cache_size=50.0,
-        sample_weight=costs[used] / largest,
-    )
-    # libsvm's first class is -1, whose side it calls the positive one.
-    weights[used[support]] = -dual[0]
-    return Expansion(weights, -float(bias[0]))
+        return weights, float(labels[used[0]])
+    # SVC multiplies C by the sample weights; everything else in it is on the scale of the largest cost.
+    largest = np.max(costs)
+    kernel = kernel if used.size == len(labels) else kernel[np.ix_(used, used)]
+    # The input has been checked; checking it again would take longer than training.
+    with config_context(assume_finite=True, skip_parameter_validation=True):
+        machine = SVC(C=largest, kernel="precomputed", tol=TOLERANCE).fit(kernel, labels[used], costs[used] / largest)
+    weights[used[machine.support_]] = machine.dual_coef_[0]
+    return weights, float(machine.intercept_[0])

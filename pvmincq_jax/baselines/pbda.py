@@ -9,10 +9,15 @@ published optimiser, gets stuck; and it has many minima. What is ours, with SciP
 
 - Coordinates beta = F' alpha with K = F F', in which the regulariser is 1/2 |beta|^2.
 - The kink as a multiplier: A |gap| = max over |u| <= A of u gap, by the method of multipliers (`_follow`).
-- Four ways down from the start (`ROADS`), of which the lowest is followed to its end.
+- Four descents from the start (`DESCENTS`), of which the lowest is continued to its end.
+
+Example:
+  >>> source, labels = np.array([[0.0], [1.0]]), np.array([-1, 1])
+  >>> model = fit(source, labels, np.array([[0.1], [0.9]]), PbdaParams(1.0, 1.0, 1.0))
+  >>> print(np.sign(decision(model, np.array([[0.2], [0.9]]))))
+  [-1.  1.]
 """
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -20,32 +25,34 @@ import numpy as np
 from jax.scipy.special import erf
 from scipy.linalg import solve_triangular
 from scipy.linalg.lapack import dpstrf
+from scipy.optimize import minimize
 from scipy.special import ndtr
 
 from pvmincq_jax._threads import one_blas_thread
 from pvmincq_jax._types import Array, ArrayLike
 from pvmincq_jax.baselines._form import (
     KernelModel,
+    Method,
     Sample,
     both_domains,
     by_gamma,
     decision,
+    expand,
     make_grid,
     rbf_kernel,
-    read_grid,
 )
-from pvmincq_jax.baselines._lbfgs import minimise
 
 __all__ = ["GRID", "VALIDATION", "PbdaModel", "PbdaParams", "cost", "decision", "fit", "fit_grid"]
 
-# L-BFGS depends on its coordinates, and so does the minimum that it comes to. A road's first steps are taken in the
-# coordinates lambda^(-q/2) beta, with lambda the eigenvalues of K: q = 1 is the published alpha, which turns to smooth
-# functions first, q = 0 is beta itself, which does not, and q = 1/2 lies between them. Beside q stands the multiplier's
-# step as a share of C, which rounds the kink off; the last road meets it as it is, as the published optimiser does.
+# L-BFGS depends on its coordinates, and so does the minimum that it comes to. The first steps of a descent are
+# taken in the coordinates lambda^(-q/2) beta, with lambda the eigenvalues of K: q = 1 is the published alpha, which
+# turns to smooth functions first, q = 0 is beta itself, which does not, and q = 1/2 lies between them. Beside q stands
+# the multiplier's step as a share of C, which rounds the kink off; the last descent leaves the kink as it is, as the
+# published optimiser does.
 SHARP = 1e9
 STEP = 0.1
-ROADS = ((0.0, STEP), (0.5, STEP), (1.0, STEP), (1.0, SHARP))
-ROAD_STEPS = 20
+DESCENTS = ((0.0, STEP), (0.5, STEP), (1.0, STEP), (1.0, SHARP))
+DESCENT_STEPS = 20
 MOST_MULTIPLIERS = 12
 SMALLEST = 1e-6
 # The gap counts as closed when it makes up less than this share of the cost.
@@ -177,7 +184,8 @@ def _descend(
         slopes[: problem.m_s] += pull
         return smooth + u * gap - (u - multiplier) ** 2 / (2 * step), scale * (beta + slopes @ problem.factor)
 
-    return scale * minimise(value_and_gradient, beta / scale, tolerance, most)
+    options = {"maxiter": most, "maxfun": 2 * most, "ftol": tolerance, "gtol": 1e-6}
+    return scale * minimize(value_and_gradient, beta / scale, jac=True, method="L-BFGS-B", options=options).x
 
 
 def _follow(problem: _Problem, beta: np.ndarray) -> tuple[float, np.ndarray]:
@@ -202,15 +210,15 @@ def _follow(problem: _Problem, beta: np.ndarray) -> tuple[float, np.ndarray]:
 
 
 def _minimise(problem: _Problem, start: np.ndarray) -> tuple[float, np.ndarray]:
-    """The cost reached from one start, and beta ``[r]``: down each of `ROADS`, then on from the lowest end.
+    """The cost reached from one start, and beta ``[r]``: each of `DESCENTS`, then on from the lowest end.
 
     |Phi_dis''| is at most 2 / pi, so that no u gap with |u| <= A is more concave than 2 A lambda_max / pi. Up to 1 the
-    regulariser makes up for it: the cost is convex, and one road comes to its only minimum.
+    regulariser makes up for it: the cost is convex, and one descent comes to its only minimum.
     """
     ends, eigenvalues = [], np.sum(problem.factor**2, axis=0)
     convex = 2 * problem.disagreement * np.max(eigenvalues) <= np.pi
-    for power, step in ROADS[:1] if convex else ROADS:
-        beta = _descend(problem, start, 0.0, step * problem.risk, 1e-4, eigenvalues ** (power / 2), ROAD_STEPS)
+    for power, step in DESCENTS[:1] if convex else DESCENTS:
+        beta = _descend(problem, start, 0.0, step * problem.risk, 1e-4, eigenvalues ** (power / 2), DESCENT_STEPS)
         ends.append(_descend(problem, beta, 0.0, STEP * problem.risk, 1e-4))
     return _follow(problem, min(ends, key=lambda beta: problem.cost(beta)[0]))
 
@@ -232,62 +240,22 @@ def _factor(kernel: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return factor, back
 
 
-def _fit_gamma(sample: Sample, labels: np.ndarray, grid: Sequence[PbdaParams]) -> list[PbdaModel]:
-    """All points of the grid with one gamma; `labels` are in canonical order, ``[g, m_s]``."""
-    points = both_domains(sample)
-    factor, back = _factor(rbf_kernel(points, points, grid[0].gamma))
-    domains = np.repeat([-1.0, 1.0], [len(sample.source), len(sample.target)])
+@by_gamma
+def _fit_gamma(samples: list[Sample], grid: list[PbdaParams], seed: int) -> list[PbdaModel]:
+    """Minima of the costs of one kernel matrix, which is factored once."""
+    points, m_s = both_domains(samples[0]), len(samples[0].source)
+    domains = np.where(np.arange(len(points)) < m_s, -1.0, 1.0)
     models = []
-    for own, params in zip(labels, grid):
-        signed = np.concatenate([own[:, None] * factor[: own.size], factor[own.size :]])
-        start = np.sum(signed[: own.size], axis=0) / points.shape[0]
-        problem = _Problem(signed, domains, own.size, float(params.risk), float(params.disagreement))
-        reached, beta = _minimise(problem, start)
-        expansion = KernelModel(points, back @ beta, np.zeros(()), np.asarray(float(params.gamma)))
-        models.append(PbdaModel(expansion, np.asarray(reached)))
+    # Thousands of products of a matrix and a vector, tens of microseconds each.
+    with one_blas_thread():
+        factor, back = _factor(rbf_kernel(points, points, grid[0].gamma))
+        for sample, params in zip(samples, grid):
+            signed = np.concatenate([sample.labels[:, None] * factor[:m_s], factor[m_s:]])
+            problem = _Problem(signed, domains, m_s, float(params.risk), float(params.disagreement))
+            reached, beta = _minimise(problem, np.sum(signed[:m_s], axis=0) / len(points))
+            models.append(PbdaModel(expand(points, params.gamma, back @ beta), np.asarray(reached)))
     return models
 
 
-def fit_grid(
-    source: ArrayLike, source_labels: ArrayLike, target: ArrayLike, grid: Sequence[PbdaParams | dict], seed: int = 0
-) -> list[PbdaModel]:
-    """Trains the whole grid, with one factorisation for each gamma (section 4).
-
-    Args: source, source_labels, target, grid (`PbdaParams`s), seed (not used); see `pvmincq_jax.baselines`.
-
-    Returns: list of `PbdaModel` ``[g]``.
-
-    Example:
-      >>> source, labels = np.array([[0.0], [1.0]]), np.array([-1, 1])
-      >>> [model.cost.shape for model in fit_grid(source, labels, source, GRID[:2])]
-      [(), ()]
-    """
-    # Equal points with different labels could come in either order; theirs is the order of the labels, grid point by
-    # grid point, which only matters between equal points and so changes nothing.
-    read, samples = read_grid(PbdaParams, source, source_labels, target, grid)
-
-    def fit_rows(rows: list[int]) -> list[PbdaModel]:
-        own = np.stack([samples[row].labels for row in rows])
-        return _fit_gamma(samples[rows[0]], own, [read[row] for row in rows])
-
-    # Thousands of products of a matrix and a vector, tens of microseconds each.
-    with one_blas_thread():
-        return by_gamma(read, fit_rows)
-
-
-def fit(
-    source: ArrayLike, source_labels: ArrayLike, target: ArrayLike, params: PbdaParams | dict, seed: int = 0
-) -> PbdaModel:
-    """Minimises `cost` over alpha (section 4).
-
-    Args: source, source_labels, target, params (`PbdaParams`), seed (not used); see `pvmincq_jax.baselines`.
-
-    Returns: `PbdaModel`.
-
-    Example:
-      >>> source, labels = np.array([[0.0], [1.0]]), np.array([-1, 1])
-      >>> model = fit(source, labels, np.array([[0.1], [0.9]]), PbdaParams(1.0, 1.0, 1.0))
-      >>> print(np.sign(decision(model, np.array([[0.2], [0.9]]))))
-      [-1.  1.]
-    """
-    return fit_grid(source, source_labels, target, [params], seed)[0]
+_METHOD = Method(PbdaParams, _fit_gamma)
+fit, fit_grid = _METHOD.fit, _METHOD.fit_grid

@@ -6,14 +6,24 @@ that matches the whole smaller sample, because useful ones lie around it whateve
 lie apart, the smallest fractions reach nobody; in a grid such a point has a PV of 1 and no values, and is never chosen.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from pvmincq_jax._types import ArrayLike
-from pvmincq_jax.baselines._form import KernelModel, Sample, decision, make_grid, prepare, rbf_kernel, read_params
-from pvmincq_jax.baselines._svc import Expansion, weighted_svc
+from pvmincq_jax.baselines._form import (
+    KernelModel,
+    Method,
+    Sample,
+    decision,
+    expand,
+    make_grid,
+    prepare,
+    rbf_kernel,
+    read_params,
+)
+from pvmincq_jax.baselines._svc import weighted_svc
 from pvmincq_jax.matching.curve import bottleneck_radius
 from pvmincq_jax.matching.graph import space_graph
 from pvmincq_jax.matching.matching import draw_matchings
@@ -62,74 +72,35 @@ GRID = make_grid(
 VALIDATION = "rs_pv"
 
 
-def fit_grid(
-    source: ArrayLike, source_labels: ArrayLike, target: ArrayLike, grid: Sequence[PVSvmParams | dict], seed: int = 0
-) -> list[PVSvmModel]:
-    """Trains the whole grid with one matching for each radius, so source_labels are the same for all (section 4).
-
-    Args: source, source_labels, target, grid (`PVSvmParams`s), seed (of the matchings); see `pvmincq_jax.baselines`.
-
-    Returns:
-      A list of `PVSvmModel` ``[g]``. One whose radius leaves every point unmatched has a PV of 1, and its values are
-      NaN.
-
-    Example:
-      >>> source, labels = np.array([[0.0], [1.0]]), np.array([-1, 1])
-      >>> [float(model.pv) for model in fit_grid(source, labels, source + 0.1, GRID[6:9])]
-      [1.0, 0.0, 0.0]
-    """
-    read = [read_params(PVSvmParams, params) for params in grid]
-    sample, unit, found = _label(source, source_labels, target, read, seed)
-    kernels: dict[float, np.ndarray] = {}
-    models = []
-    for gamma, cost, radius in read:
-        if gamma not in kernels:
-            kernels[gamma] = rbf_kernel(sample.target, sample.target, gamma)
-        given = found[radius]
-        if np.any(given.weights > 0):
-            machine = weighted_svc(kernels[gamma], given.labels, cost * given.weights)
-        else:
-            machine = Expansion(np.full(len(given.labels), np.nan), float("nan"))
-        kernel, self_labels = machine.over(sample.target, gamma), sample.as_given(given.labels)
-        models.append(PVSvmModel(kernel, self_labels, np.asarray(given.pv), np.asarray(radius * unit)))
-    return models
-
-
-def _label(
-    source: ArrayLike, source_labels: ArrayLike, target: ArrayLike, read: Sequence[PVSvmParams], seed: int
-) -> tuple[Sample, float, dict[float, SelfLabels]]:
-    """The checked task, the bottleneck radius, and the labels that a matching carries at each radius of the grid."""
-    if np.ndim(source_labels) == 2:
-        if not np.all(np.asarray(source_labels) == np.asarray(source_labels)[:1]):
-            raise ValueError("source_labels must have equal rows: the matchings are shared by the grid")
-        source_labels = np.asarray(source_labels)[0]
-    sample = prepare(source, source_labels, target)
+def _carried(sample: Sample, grid: Sequence[PVSvmParams], seed: int) -> tuple[float, dict[float, SelfLabels]]:
+    """The bottleneck radius, and the labels that one matching carries at each radius of the grid (section 3.2)."""
     unit = bottleneck_radius(sample.source, sample.target)
     space = make_space(sample.source, sample.target, ties=sample.labels)
-    found = {}
-    for radius in dict.fromkeys(params.radius for params in read):
+    carried = {}
+    for radius in dict.fromkeys(params.radius for params in grid):
         matching = draw_matchings(space_graph(space, radius * unit), 1, seed=seed)
-        found[radius] = carry_labels(matching, sample.labels)
-    return sample, unit, found
+        carried[radius] = carry_labels(matching, sample.labels)
+    return unit, carried
 
 
-def pv_grid(
-    source: ArrayLike, source_labels: ArrayLike, target: ArrayLike, grid: Sequence[PVSvmParams | dict], seed: int = 0
-) -> np.ndarray:
-    """The PV of each model of `fit_grid`, without training it (sections 3.1 and 3.4).
+def _fit_samples(samples: list[Sample], grid: list[PVSvmParams], seed: int) -> Iterator[PVSvmModel]:
+    """Machines of one matching for each radius and one kernel matrix for each gamma."""
+    sample = samples[0]
+    if any(other is not sample for other in samples):
+        raise ValueError("source_labels must have equal rows: the matchings are shared by the grid")
+    unit, carried = _carried(sample, grid, seed)
+    kernels = {gamma: rbf_kernel(sample.target, sample.target, gamma) for gamma in {params.gamma for params in grid}}
+    for gamma, cost, radius in grid:
+        labels, label_weights, pv = carried[radius][:3]
+        machine = np.full(len(labels), np.nan), np.nan
+        if np.any(label_weights > 0):
+            machine = weighted_svc(kernels[gamma], labels, cost * label_weights)
+        kernel = expand(sample.target, gamma, *machine)
+        yield PVSvmModel(kernel, sample.as_given(labels), np.asarray(pv), np.asarray(radius * unit))
 
-    Args: source, source_labels, target, grid (`PVSvmParams`s), seed (of the matchings); see `pvmincq_jax.baselines`.
 
-    Returns: ``[g]``.
-
-    Example:
-      >>> source, labels = np.array([[0.0], [1.0]]), np.array([-1, 1])
-      >>> pv_grid(source, labels, source + 0.1, GRID[6:9])
-      array([1., 0., 0.])
-    """
-    read = [read_params(PVSvmParams, params) for params in grid]
-    *_, found = _label(source, source_labels, target, read, seed)
-    return np.array([float(found[params.radius].pv) for params in read])
+_METHOD = Method(PVSvmParams, _fit_samples)
+fit_grid = _METHOD.fit_grid
 
 
 def fit(
@@ -147,7 +118,27 @@ def fit(
       >>> print(model.self_labels, model.pv)
       [ 1. -1.] 0.0
     """
-    model = fit_grid(source, source_labels, target, [params], seed)[0]
+    model = _METHOD.fit(source, source_labels, target, params, seed)
     if model.pv == 1:
         raise ValueError(f"params.radius leaves every point unmatched: it is a distance of {model.radius:g}")
     return model
+
+
+def pv_grid(
+    source: ArrayLike, source_labels: ArrayLike, target: ArrayLike, grid: Sequence[PVSvmParams | dict], seed: int = 0
+) -> np.ndarray:
+    """The PV of each model of `fit_grid`, without training it (sections 3.1 and 3.4).
+
+    Args: source, source_labels, target, grid (`PVSvmParams`s), seed (of the matchings); see `pvmincq_jax.baselines`.
+
+    Returns: ``[g]``.
+
+    Example:
+      >>> source, labels = np.array([[0.0], [1.0]]), np.array([-1, 1])
+      >>> pv_grid(source, labels, source + 0.1, GRID[6:9])
+      array([1., 0., 0.])
+    """
+    points = [read_params(PVSvmParams, params) for params in grid]
+    sample = prepare(source, np.atleast_2d(source_labels)[0], target)
+    carried = _carried(sample, points, seed)[1]
+    return np.array([float(carried[params.radius].pv) for params in points])

@@ -9,23 +9,22 @@ max(0, 2 - xi) < zeta and max(0, 2 - zeta) < xi, under the same two costs, and t
 What is ours: the pair that swaps is the one of the largest slacks, and up to `PAIRS` disjoint pairs, each of which
 meets the condition, swap before the next training (the multiple switching of Sindhwani and Keerthi 2006; the argument
 above holds for each of them); the last level, C* itself, is trained too; C* is the source's C, its usual choice.
+
+min over f and target labels of 1/2 |w|^2 + C sum_S xi_i + C*_+ sum_{T, +} xi_j + C*_- sum_{T, -} xi_j, with the number
+of positive target labels fixed: a local minimum by swaps, annealed in C*. The target must hold at least two points.
+
+Example:
+  >>> source, labels = np.array([[0.0], [1.0]]), np.array([-1, 1])
+  >>> print(fit(source, labels, np.array([[0.3], [1.3]]), TsvmParams(1.0, 10.0)).target_labels)
+  [-1.  1.]
 """
 
-from collections.abc import Sequence
+import itertools
 from typing import NamedTuple
 
 import numpy as np
 
-from pvmincq_jax._types import ArrayLike
-from pvmincq_jax.baselines._form import (
-    KernelModel,
-    Sample,
-    both_domains,
-    decision,
-    make_grid,
-    on_kernels,
-    read_grid,
-)
+from pvmincq_jax.baselines._form import KernelModel, Method, Sample, decision, expand, make_grid, on_kernels
 from pvmincq_jax.baselines._svc import TOLERANCE, weighted_svc
 
 __all__ = ["GRID", "VALIDATION", "TsvmModel", "TsvmParams", "decision", "fit", "fit_grid"]
@@ -84,79 +83,42 @@ def _swaps(labels: np.ndarray, slacks: np.ndarray) -> np.ndarray:
 
 
 def _anneal(sample: Sample, points: np.ndarray, kernel: np.ndarray, params: TsvmParams) -> TsvmModel:
-    """The levels, on a kernel matrix of source and target."""
+    """All cost levels, on the kernel matrix of the points of both domains."""
     cost = float(params.cost)
-    m_s, m_t = sample.source.shape[0], sample.target.shape[0]
+    m_s, m_t = len(sample.source), len(sample.target)
+    if m_t < 2:
+        raise ValueError(f"target must hold at least two points, one for each class; it holds {m_t}")
     positives = int(np.clip(round(m_t * float(np.mean(sample.labels > 0))), 1, m_t - 1))
 
     costs = np.concatenate([np.full(m_s, cost), np.zeros(m_t)])
-    every = np.concatenate([sample.labels, np.zeros(m_t)])
-    machine = weighted_svc(kernel, every, costs)
-    values = kernel @ machine.weights + machine.bias
-    every[m_s:] = -1.0
-    every[m_s + np.argsort(-values[m_s:], kind="stable")[:positives]] = 1.0
+    labels = np.concatenate([sample.labels, np.zeros(m_t)])
+    weights, bias = weighted_svc(kernel, labels, costs)
+    at_target = kernel[m_s:] @ weights + bias
+    labels[m_s:] = -1.0
+    labels[m_s + np.argsort(-at_target, kind="stable")[:positives]] = 1.0
 
     negative_cost = min(FIRST_COST, cost)
     positive_cost = min(FIRST_COST * positives / (m_t - positives), cost)
     levels, objectives, counts = [], [], []
-    level = 0
-    while True:
+    for level in itertools.count():
         for _ in range(_MOST_TRAININGS):
-            costs[m_s:] = np.where(every[m_s:] > 0, positive_cost, negative_cost)
-            machine = weighted_svc(kernel, every, costs)
-            values = kernel @ machine.weights + machine.bias
-            slacks = np.maximum(0.0, 1 - every * values)
+            costs[m_s:] = np.where(labels[m_s:] > 0, positive_cost, negative_cost)
+            weights, bias = weighted_svc(kernel, labels, costs)
+            product = kernel @ weights
+            slacks = np.maximum(0.0, 1 - labels * (product + bias))
             levels.append(level)
-            objectives.append(machine.weights @ (values - machine.bias) / 2 + costs @ slacks)
-            counts.append(np.sum(every[m_s:] > 0))
-            flips = _swaps(every[m_s:], slacks[m_s:])
+            objectives.append(weights @ product / 2 + costs @ slacks)
+            counts.append(np.sum(labels[m_s:] > 0))
+            flips = _swaps(labels[m_s:], slacks[m_s:])
             if not flips.size:
                 break
-            every[m_s + flips] *= -1
+            labels[m_s + flips] *= -1
         if negative_cost >= cost and positive_cost >= cost:
             break
         negative_cost, positive_cost = min(2 * negative_cost, cost), min(2 * positive_cost, cost)
-        level += 1
-    model, given = machine.over(points, params.gamma), sample.as_given(every[m_s:])
-    return TsvmModel(model, given, np.array(levels), np.array(objectives), np.array(counts))
+    machine, target_labels = expand(points, params.gamma, weights, bias), sample.as_given(labels[m_s:])
+    return TsvmModel(machine, target_labels, np.array(levels), np.array(objectives), np.array(counts))
 
 
-def fit_grid(
-    source: ArrayLike, source_labels: ArrayLike, target: ArrayLike, grid: Sequence[TsvmParams | dict], seed: int = 0
-) -> list[TsvmModel]:
-    """Trains the whole grid with one kernel matrix for each gamma (section 4).
-
-    Args: source, source_labels, target, grid (`TsvmParams`s), seed (not used); see `pvmincq_jax.baselines`.
-
-    Returns: list of `TsvmModel` ``[g]``.
-
-    Example:
-      >>> source, labels = np.array([[0.0], [1.0]]), np.array([-1, 1])
-      >>> [int(model.positives.max()) for model in fit_grid(source, labels, source, GRID[:2])]
-      [1, 1]
-    """
-    read, samples = read_grid(TsvmParams, source, source_labels, target, grid)
-    if len(samples[0].target) < 2:
-        raise ValueError(f"target must hold at least two points, one for each class; it holds {len(samples[0].target)}")
-    return on_kernels(read, samples, both_domains, _anneal)
-
-
-def fit(
-    source: ArrayLike, source_labels: ArrayLike, target: ArrayLike, params: TsvmParams | dict, seed: int = 0
-) -> TsvmModel:
-    """Trains on the labelled source and the unlabelled target, at least two points of it (section 4).
-
-    min over f and target labels of 1/2 |w|^2 + C sum_S xi_i + C*_+ sum_{T, +} xi_j + C*_- sum_{T, -} xi_j, with the
-    number of positive target labels fixed; a local minimum by swaps, annealed in C*.
-
-    Args: source, source_labels, target, params (`TsvmParams`), seed (not used); see `pvmincq_jax.baselines`.
-
-    Returns: `TsvmModel`.
-
-    Example:
-      >>> source, labels = np.array([[0.0], [1.0]]), np.array([-1, 1])
-      >>> model = fit(source, labels, np.array([[0.3], [1.3]]), TsvmParams(1.0, 10.0))
-      >>> print(model.target_labels)
-      [-1.  1.]
-    """
-    return fit_grid(source, source_labels, target, [params], seed)[0]
+_METHOD = Method(TsvmParams, on_kernels(_anneal))
+fit, fit_grid = _METHOD.fit, _METHOD.fit_grid

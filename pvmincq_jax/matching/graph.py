@@ -1,4 +1,4 @@
-"""The radius graph of two samples: which source and target points lie within reach of each other."""
+"""The radius graph of two samples: which source and target points are within a radius of each other (Algorithm 2)."""
 
 from typing import NamedTuple
 
@@ -7,11 +7,11 @@ from scipy.spatial import cKDTree
 
 from pvmincq_jax._checks import check_positive
 from pvmincq_jax._types import ArrayLike
-from pvmincq_jax.matching.space import PAIR_BLOCK, TREE_DIMENSIONS, Metric, Space, make_space
+from pvmincq_jax.matching.space import PAIR_BLOCK, Metric, Space, make_space
 
 __all__ = ["RadiusGraph", "radius_graph"]
 
-# With a larger share of all pairs in reach, looking at every pair beats a KD-tree.
+# With a larger share of all pairs within the radius, looking at every pair beats a KD-tree.
 _TREE_DENSITY = 0.03
 
 
@@ -53,7 +53,8 @@ class RadiusGraph(NamedTuple):
         check_positive("radius", radius)
         if radius > self.radius:
             raise ValueError(f"radius must be at most that of the graph, {self.radius:g}; it is {radius:g}")
-        if radius == self.radius and source_rows is None and target_rows is None:
+        whole = source_rows is None and target_rows is None
+        if radius == self.radius and whole:
             return self
         sources, new_source, new_source_rows = _restrict("source_rows", source_rows, self.source_rows)
         _, new_target, new_target_rows = _restrict("target_rows", target_rows, self.target_rows)
@@ -63,23 +64,15 @@ class RadiusGraph(NamedTuple):
         if target_rows is not None:
             part &= (new_target >= 0)[self.neighbours]
         keep = np.flatnonzero((self.distances <= radius) & part)
-        if keep.size or not part.any():
-            # Without an edge in the part, only a whole graph without one knows its closest pair.
-            nearest = self.nearest if source_rows is None and target_rows is None and not keep.size else np.nan
-        else:
+        # Without any edge, only a whole graph knows its closest pair.
+        nearest = self.nearest if whole and not part.size else np.nan
+        if part.any() and not keep.size:
             nearest = float(np.min(self.distances[part]))
         # Vertices keep their order among themselves, so the edges stay grouped by source.
-        degree = np.diff(np.searchsorted(keep, self.starts))
-        neighbours = self.neighbours[keep]
-        return RadiusGraph(
-            np.concatenate([[0], np.cumsum(degree[sources])]),
-            neighbours if target_rows is None else new_target[neighbours].astype(neighbours.dtype),
-            self.distances[keep],
-            new_source_rows,
-            new_target_rows,
-            float(radius),
-            nearest,
-        )
+        starts = np.append(0, np.cumsum(np.diff(np.searchsorted(keep, self.starts))[sources]))
+        neighbours = self.neighbours[keep] if whole else new_target[self.neighbours[keep]].astype(np.int32)
+        rows = new_source_rows, new_target_rows
+        return RadiusGraph(starts, neighbours, self.distances[keep], *rows, float(radius), nearest)
 
 
 def _restrict(name: str, rows: np.ndarray | None, vertex_rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -108,7 +101,7 @@ def space_graph(space: Space, radius: float) -> RadiusGraph:
     radius = float(radius)
     rows, columns, lengths = _tree_edges(space, radius) if _tree_pays(space, radius) else _all_edges(space, radius)
     nearest = np.nan if lengths.size else space.smallest()
-    starts = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=space.source_rows.size))])
+    starts = np.append(0, np.cumsum(np.bincount(rows, minlength=space.source_rows.size)))
     return RadiusGraph(starts, columns, lengths, space.source_rows, space.target_rows, radius, nearest)
 
 
@@ -123,33 +116,28 @@ def check_reach(graph: RadiusGraph) -> RadiusGraph:
 
 
 def _tree_pays(space: Space, radius: float) -> bool:
-    if space.source is None or space.source.shape[1] > TREE_DIMENSIONS:
-        return False
-    pairs = space.source_rows.size * space.target_rows.size
-    if pairs <= PAIR_BLOCK:
+    if not space.suits_tree or space.source_rows.size * space.target_rows.size <= PAIR_BLOCK:
         return False
     return bool(np.mean(space.some_lengths() <= radius) < _TREE_DENSITY)
 
 
 def _all_edges(space: Space, radius: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    rows, columns, lengths = [], [], []
+    parts = []
     for start, block in space.blocks():
-        flat = np.flatnonzero(block.ravel() <= radius)
-        row, column = np.divmod(flat, space.target_rows.size)
-        rows.append((row + start).astype(np.int32))
-        columns.append(column.astype(np.int32))
-        lengths.append(block.ravel()[flat])
-    return np.concatenate(rows), np.concatenate(columns), np.concatenate(lengths)
+        pairs = np.flatnonzero(block.ravel() <= radius)
+        row, column = np.divmod(pairs, space.target_rows.size)
+        parts.append(((row + start).astype(np.int32), column.astype(np.int32), block.ravel()[pairs]))
+    rows, columns, lengths = (np.concatenate(part) for part in zip(*parts))
+    return rows, columns, lengths
 
 
 def _tree_edges(space: Space, radius: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    # The tree rounds in its own way: it proposes a little more than the radius, and our own lengths decide.
+    # The tree rounds in its own way: it proposes a little more than the radius, and the lengths of the space decide.
     reach = radius * (1 + 1e-9) + np.finfo(float).tiny
-    found = cKDTree(space.source).sparse_distance_matrix(
-        cKDTree(space.target), reach, p=space.power, output_type="ndarray"
-    )
-    rows, columns = found["i"].astype(np.int32), found["j"].astype(np.int32)
-    del found
+    source_tree, target_tree = cKDTree(space.source.T), cKDTree(space.target.T)
+    pairs = source_tree.sparse_distance_matrix(target_tree, reach, p=space.power, output_type="ndarray")
+    rows, columns = pairs["i"].astype(np.int32), pairs["j"].astype(np.int32)
+    del pairs
     order = np.lexsort((columns, rows))
     rows, columns = rows[order], columns[order]
     lengths = np.empty(rows.size)

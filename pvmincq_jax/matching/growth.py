@@ -71,10 +71,6 @@ class Forest:
         new._use_all(edges)
         return new
 
-    def beyond(self, radius: float) -> np.ndarray:
-        """All edges up to a radius that may not be in use yet: some of the radius in use, too."""
-        return np.flatnonzero((self.graph.distances >= self.radius) & (self.graph.distances <= radius))
-
     def line_up(self, edges: np.ndarray, radius: float) -> None:
         """Sorts these edges, which are all from the radius in use up to this one."""
         lengths = self.graph.distances[edges]

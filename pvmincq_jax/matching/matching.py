@@ -3,37 +3,32 @@
 Host code, outside `jit`. The matchings depend on the points and the seed, never on the order of the rows: rows that
 come sorted by class would otherwise let a matching read the target's labels off the row numbers.
 
-How a matching is drawn. Source points get a random order. Every source point looks at a few random neighbours, a target
-point that several ask for goes to one of them at random, and alternating paths over random neighbours, then over
-all, are added until the matching is maximum. Short edges are not preferred. The law of the draw is the same for points
-that the graph does not tell apart, so each of them is as likely to be matched, and on a complete graph every
-permutation is as likely as any other; in general, not all maximum matchings are equally likely.
+How a matching is drawn. SciPy's maximum flow (Dinic) finds a maximum matching of the graph, whose vertices are numbered
+at random. A graph of many edges is first thinned out to a few random neighbours of each point, on both sides. Where the
+thin graph has no matching of full size, a search over all edges adds those on alternating paths to unmatched points,
+until it finds no such path: then the matching is maximum (Berge). Short edges are not preferred. The law of the draw is
+the same for points that the graph does not tell apart, so each of them is as likely to be matched, and on a complete
+graph every permutation is as likely as any other; in general, not all maximum matchings are equally likely.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import numpy as np
+from scipy.sparse import csc_array, csr_array
+from scipy.sparse.csgraph import maximum_flow
 
 from pvmincq_jax._checks import check_count
-from pvmincq_jax._threads import core_count
 from pvmincq_jax._types import ArrayLike
-from pvmincq_jax.matching.augment import BLOCK, draw_strands
-from pvmincq_jax.matching.graph import RadiusGraph, radius_graph, space_graph
-from pvmincq_jax.matching.space import Metric, Precomputed, make_space
+from pvmincq_jax.matching.graph import RadiusGraph, space_graph
+from pvmincq_jax.matching.space import Metric, make_space
 
-__all__ = [
-    "ExpectedMatching",
-    "Matching",
-    "MatchingDraws",
-    "Precomputed",
-    "RadiusGraph",
-    "draw_matchings",
-    "match",
-    "perturbed_variation",
-    "radius_graph",
-]
+__all__ = ["ExpectedMatching", "Matching", "MatchingDraws", "draw_matchings", "match", "perturbed_variation"]
+
+# Edges per point up to which a graph goes to the flow whole, and random neighbours of each point in a thin one.
+_WHOLE = 48
+_SAMPLED = 8
+# Edges that a search handles at once.
+_BLOCK = 1 << 21
 
 
 class Matching(NamedTuple):
@@ -117,14 +112,13 @@ def match(
       Matching(source=array([0, 1]), target=array([1, 0]), distances=array([0.4, 0.5]), pv=0.16666666666666666)
     """
     space = make_space(source, target, metric)
-    (partners,) = draw_strands([space_graph(space, radius)], check_count("seed", seed, 0), [0])[0]
-    vertices = np.flatnonzero(partners >= 0)
-    rows = space.source_rows[partners[vertices]]
-    order = np.argsort(rows)
-    vertices = vertices[order]
-    distances = space.lengths(partners[vertices], vertices)
-    pv = pv_of(rows.size, space.source_rows.size, space.target_rows.size)
-    return Matching(rows[order], space.target_rows[vertices], distances, pv)
+    graph = space_graph(space, radius)
+    partners = random_matching(graph, edges_by_target(graph), np.random.default_rng([check_count("seed", seed, 0), 0]))
+    targets = np.flatnonzero(partners >= 0)
+    targets = targets[np.argsort(space.source_rows[partners[targets]])]
+    sources = partners[targets]
+    pv = pv_of(targets.size, space.source_rows.size, space.target_rows.size)
+    return Matching(space.source_rows[sources], space.target_rows[targets], space.lengths(sources, targets), pv)
 
 
 def perturbed_variation(
@@ -151,12 +145,11 @@ def perturbed_variation(
 
 
 def draw_matchings(graph: RadiusGraph, draws: int, *, seed: int = 0) -> MatchingDraws:
-    """Draws several maximum matchings of one graph, far cheaper than one at a time (Algorithm 2, step 2).
+    """Draws several maximum matchings of one graph, cheaper than one at a time (Algorithm 2, step 2).
 
-    The graph is shared, the draws go through the same array operations side by side (those of large graphs on all
-    cores), and only the first has to prove that it is maximum. The first is the matching of `match` with the same seed;
-    more draws add to a series without changing it. On graphs of many edges, the others fall back on edges of the first
-    where random edges do not suffice, and are a little more like the first than like each other.
+    The graph is shared, and only the first draw has to prove that it is maximum. The first is the matching of `match`
+    with the same seed; more draws add to a series without changing it. On graphs of many edges, the others fall back on
+    edges of the first where random edges do not suffice, and are a little more like the first than like each other.
 
     Args:
       graph: of `radius_graph`.
@@ -166,50 +159,132 @@ def draw_matchings(graph: RadiusGraph, draws: int, *, seed: int = 0) -> Matching
     Returns: a `MatchingDraws`.
 
     Example:
+      >>> from pvmincq_jax import radius_graph
       >>> graph = radius_graph(np.array([[0.0], [1.0]]), np.array([[0.5], [0.6]]), 1.0)
       >>> expected = draw_matchings(graph, 400, seed=1).expected
       >>> expected.target, expected.source, expected.weights.round(1)
       (array([0, 0, 1, 1]), array([0, 1, 0, 1]), array([0.5, 0.5, 0.5, 0.5]))
     """
-    (drawn,) = draw_from_each([graph], draws, seed)
-    return drawn
-
-
-def draw_from_each(graphs: Iterable[RadiusGraph], draws: int, seed: int) -> Iterator[MatchingDraws]:
-    """`draw_matchings` of many graphs, of which those of few edges go through the same array operations together."""
     draws, seed = check_count("draws", draws, 1), check_count("seed", seed, 0)
-    together: list[RadiusGraph] = []
-    edges = 0
-    for graph in graphs:
-        edges += graph.neighbours.size
-        if together and edges * max(1, draws - 1) > BLOCK:
-            yield from _draw_together(together, draws, seed)
-            together, edges = [], graph.neighbours.size
-        together.append(graph)
-    if together:
-        yield from _draw_together(together, draws, seed)
+    by_target, first = edges_by_target(graph), None
+    partners = np.empty((draws, graph.target_rows.size), dtype=np.int64)
+    for draw in range(draws):
+        vertices = random_matching(graph, by_target, np.random.default_rng([seed, draw]), known=first)
+        first = vertices if first is None else first
+        partners[draw, graph.target_rows] = np.where(vertices >= 0, graph.source_rows[vertices], -1)
+    size = graph.source_rows.size
+    return MatchingDraws(partners, pv_of(np.count_nonzero(partners[0] >= 0), size, partners.shape[1]), size)
 
 
-def _draw_together(graphs: Sequence[RadiusGraph], draws: int, seed: int) -> list[MatchingDraws]:
-    firsts = draw_strands(graphs, seed, [0])
-    known = [first[0] for first in firsts]
-    edges = sum(graph.neighbours.size for graph in graphs)
-    # Threads pay where arrays are large; else they wait for the interpreter, and for each other.
-    cores = core_count() if edges > BLOCK else 1
-    # Calls small enough for the memory, large enough for arrays to pay, and one for each core at least.
-    strands = max(1, min(BLOCK // max(1, edges), max(4, -(-(draws - 1) // cores))))
-    calls = [range(start, min(start + strands, draws)) for start in range(1, draws, strands)]
-    if len(calls) < 2:
-        others = [draw_strands(graphs, seed, call, known) for call in calls]
-    else:
-        with ThreadPoolExecutor(min(cores, len(calls))) as pool:
-            others = list(pool.map(lambda call: draw_strands(graphs, seed, call, known), calls))
-    return [_as_rows(graph, np.concatenate(drawn)) for graph, *drawn in zip(graphs, firsts, *others)]
+def edges_by_target(graph: RadiusGraph) -> csc_array | None:
+    """The edges stored by target vertex; None for a graph of few edges, which goes to the flow whole."""
+    shape = graph.source_rows.size, graph.target_rows.size
+    if graph.neighbours.size <= _WHOLE * sum(shape):
+        return None
+    return csr_array((np.ones(graph.neighbours.size, np.int8), graph.neighbours, graph.starts), shape=shape).tocsc()
 
 
-def _as_rows(graph: RadiusGraph, vertices: np.ndarray) -> MatchingDraws:
-    """Draws in terms of the rows as they were given, from the source vertex of each target vertex ``[draws, m_t]``."""
-    partners = np.empty_like(vertices)
-    partners[:, graph.target_rows] = np.where(vertices >= 0, graph.source_rows[vertices], -1)
-    sizes = graph.source_rows.size, graph.target_rows.size
-    return MatchingDraws(partners, pv_of(int(np.count_nonzero(vertices[0] >= 0)), *sizes), sizes[0])
+def random_matching(
+    graph: RadiusGraph,
+    by_target: csc_array | None,
+    stream: np.random.Generator,
+    *,
+    known: np.ndarray | None = None,
+    start: np.ndarray | None = None,
+) -> np.ndarray:
+    """Draws a maximum matching.
+
+    Args:
+      graph: of any size.
+      by_target: of `edges_by_target`.
+      stream: the source of all randomness.
+      known: a maximum matching in the form of the result. Its size spares the proof that this one is maximum, and
+        its edges make any thin graph that holds them large enough for a maximum matching.
+      start: a matching in the form of the result, to be completed: its points stay matched.
+
+    Returns: the source vertex matched with each target vertex, or -1 ``[m_t]``.
+    """
+    partners = np.full(graph.target_rows.size, -1) if start is None else start
+    degree = np.diff(graph.starts)
+    if by_target is None:
+        return _augment(partners, np.repeat(np.arange(degree.size), degree), graph.neighbours, degree.size, stream)
+    linked = min(np.count_nonzero(degree), np.count_nonzero(np.diff(by_target.indptr)))
+    most = linked if known is None else np.count_nonzero(known >= 0)
+    sources, targets = _sample(graph.starts, graph.neighbours, stream)
+    new_targets, new_sources = _sample(by_target.indptr, by_target.indices, stream)
+    while True:
+        sources, targets = np.concatenate([sources, new_sources]), np.concatenate([targets, new_targets])
+        partners = _augment(partners, sources, targets, degree.size, stream)
+        if np.count_nonzero(partners >= 0) == most:
+            return partners
+        parents = _search(graph, partners, stream) if known is None else known
+        new_targets = np.flatnonzero(parents >= 0)
+        if known is None and np.all(partners[new_targets] >= 0):
+            return partners
+        new_sources = parents[new_targets]
+
+
+def _sample(starts: np.ndarray, neighbours: np.ndarray, stream: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """A few random edges of every vertex that has any: the vertices and their neighbours."""
+    degree = np.diff(starts)
+    vertices = np.repeat(np.flatnonzero(degree), _SAMPLED)
+    return vertices, neighbours[starts[vertices] + (stream.random(vertices.size) * degree[vertices]).astype(np.int64)]
+
+
+def _augment(
+    partners: np.ndarray, sources: np.ndarray, targets: np.ndarray, source_size: int, stream: np.random.Generator
+) -> np.ndarray:
+    """Makes a matching maximum on the given edges, by a maximum flow in the residual network.
+
+    Arcs lead from a source along its edges to targets, and from a matched target back to its partner. A matched target
+    has that one way out, and its partner that one way in, so no vertex carries two paths.
+    """
+    # The flow follows the order of its vertices, so that they are numbered at random.
+    source_number, target_number = stream.permutation(source_size), source_size + stream.permutation(partners.size)
+    begin, end = source_size + partners.size, source_size + partners.size + 1
+    matched = np.flatnonzero(partners >= 0)
+    of_source = np.full(source_size, -1)
+    of_source[partners[matched]] = matched
+    unmatched = source_number[of_source < 0]
+    tails = [source_number[sources], target_number, np.full(unmatched.size, begin)]
+    heads = [target_number[targets], np.where(partners >= 0, source_number[partners], end), unmatched]
+    tail, head = np.concatenate(tails).astype(np.int32), np.concatenate(heads).astype(np.int32)
+    network = csr_array((np.ones(tail.size, dtype=np.int32), (tail, head)), shape=(end + 1, end + 1))
+    flow = maximum_flow(network, begin, end, method="dinic").flow.tocoo()
+    used = (flow.data > 0) & (flow.row < source_size)
+    # Every source on a path gets one new target; the pairs that the path passed are gone with it.
+    of_source[np.argsort(source_number)[flow.row[used]]] = np.argsort(target_number)[flow.col[used] - source_size]
+    matched = np.flatnonzero(of_source >= 0)
+    partners = np.full(partners.size, -1)
+    partners[of_source[matched]] = matched
+    return partners
+
+
+def _search(graph: RadiusGraph, partners: np.ndarray, stream: np.random.Generator) -> np.ndarray:
+    """Grows a forest of alternating paths from the unmatched sources, over all edges, level by level.
+
+    It ends where no edge leaves it, or where it has reached as many unmatched targets as there are unmatched sources.
+
+    Returns: the source from which the forest reaches each target, or -1 ``[m_t]``.
+    """
+    degree, parents = np.diff(graph.starts), np.full(partners.size, -1)
+    outside = np.ones(partners.size, dtype=bool)
+    unmatched = degree > 0
+    unmatched[partners[partners >= 0]] = False
+    frontier = np.flatnonzero(unmatched)
+    missing = frontier.size
+    while frontier.size and missing > 0:
+        parts = min(frontier.size, 1 + degree[frontier].sum() // _BLOCK)
+        for part in np.array_split(stream.permutation(frontier), parts):
+            ends = np.cumsum(degree[part])
+            edges = np.repeat(graph.starts[part + 1] - ends, degree[part]) + np.arange(ends[-1])
+            sources, targets = np.repeat(part, degree[part]), graph.neighbours[edges]
+            # The last claim on a target counts. In a random order, no source takes all targets in its reach.
+            new = stream.permutation(np.flatnonzero(outside[targets]))
+            parents[targets[new]] = sources[new]
+        reached = np.flatnonzero(outside & (parents >= 0))
+        outside[reached] = False
+        frontier = partners[reached]
+        frontier = frontier[frontier >= 0]
+        missing -= reached.size - frontier.size
+    return parents

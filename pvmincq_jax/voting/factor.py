@@ -1,7 +1,7 @@
 """The low-rank factor of a vote matrix, which every MinCq over the same voters shares."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,10 +17,8 @@ __all__ = ["VoteFactor", "vote_factor"]
 # singular value, and the second moment, orthogonal parts, by its square: below 1e-9 of itself for margins down to
 # 1e-6 mu_max. In float32 rounding comes first.
 _TOLERANCE = 1e-11
-# The leading rows: votes of this relative size are enough for margins from about 1e-2 mu_max on.
-_LEADING = 1e-8
-# The relative change of the second moment that leaving out the others may cause.
-_LEFT_OUT = 1e-10
+# The leading rows: votes of this relative size are enough, as a rule, for margins from about 1e-2 mu_max on.
+_LEADING = 3e-6
 # Programs are compiled for few ranks, so that nearby problems share one. Each is about the root of 2 times the one
 # before, for at most about twice the work of a step, which grows as the square of the rank; less where that is much.
 _LADDER = (24, 32, 44, 64, 92, 128, 160, 200, 256)
@@ -94,16 +92,12 @@ def leading_rank(factor: VoteFactor) -> int:
     sizes = np.linalg.norm(np.asarray(factor.left), axis=0)
     large = int(np.max(np.flatnonzero(sizes > _LEADING * np.max(sizes)), initial=0)) + 1
     # A function that is being compiled takes the rank that there is; outside of one, programs are shared.
-    compiling = is_traced(jax.device_put(0.0))
-    return min(rank, -(-large // 8) * 8 if compiling else ladder_rank(large))
+    return min(rank, -(-large // 8) * 8 if is_compiling() else ladder_rank(large))
 
 
-def leading_rows_do(others: Any, n: Any, margin: Any) -> Any:
-    """Whether the rows of F after the leading ones, or columns of the scaled left factor, are too small to count.
-
-    |F w|^2 less that of the leading rows is at most |others|^2 |w|^2, with |w|^2 <= 1/n, and |F w| >= mu.
-    """
-    return (others**2).sum() / n <= _LEFT_OUT * margin**2
+def is_compiling() -> bool:
+    """Whether the caller is inside jit, where every operation of JAX gives a traced array."""
+    return is_traced(jax.device_put(0.0))
 
 
 def _traced_rows(votes: Array, rank: int) -> Array:

@@ -2,9 +2,9 @@
 
 import warnings
 
-import jax
 import jax.numpy as jnp
 
+from pvmincq_jax.voting.linalg import loop_on_cpu
 from pvmincq_jax.voting.qp import BoxQP, BoxQPSolution
 
 __all__: list[str] = []
@@ -14,8 +14,7 @@ _OSQP_STEPS = 20_000
 _OSQP_WORK = 2_000_000_000
 
 
-# Lanes one after the other: its linear solver is LAPACK, see `linalg`.
-@jax.custom_batching.sequential_vmap
+@loop_on_cpu
 def solve_jaxopt(problem: BoxQP) -> BoxQPSolution:
     """The same problem on jaxopt's BoxOSQP, scaled so that its absolute tolerance means something.
 

@@ -23,10 +23,11 @@ from pvmincq_jax._checks import (
     check_sample_weights,
     is_traced,
 )
-from pvmincq_jax._types import Array, ArrayLike
-from pvmincq_jax.voting.factor import VoteFactor, floating_dtype, leading_rank, leading_rows_do, vote_factor
+from pvmincq_jax._types import Array, ArrayLike, Status
+from pvmincq_jax.voting.factor import VoteFactor, floating_dtype, is_compiling, leading_rank, vote_factor
 from pvmincq_jax.voting.program import (
     ROUNDING,
+    SMALL_MARGIN,
     MinCqSolution,
     Solver,
     normalised,
@@ -133,6 +134,7 @@ def mincq(
     check_finite("margin", margin)
     if solver not in ("interior_point", "jaxopt"):
         raise ValueError(f"solver must be 'interior_point' or 'jaxopt'; it is {solver!r}")
+    largest = 0.0
     if not is_traced(votes, labels, margin, sample_weights, voter_mask):
         with jax.ensure_compile_time_eval():
             largest = float(max_margin(votes, labels, sample_weights=sample_weights, voter_mask=voter_mask))
@@ -152,24 +154,21 @@ def mincq(
             f"factor is of other votes: it is for {factor.left.shape[0]} points and {factor.right.shape[1]} voters, "
             f"and the votes are {votes.shape[0]} x {votes.shape[1]}"
         )
-    lead = leading_rank(factor) if solver == "interior_point" else factor.right.shape[0]
-    if not is_traced(votes, labels, margin, sample_weights, voter_mask, factor):
-        # With all numbers at hand one program is enough, that of the rows which this margin needs.
-        shares = np.full(len(votes), 1 / len(votes)) if sample_weights is None else np.asarray(sample_weights)
-        left, right = np.asarray(factor.left), np.asarray(factor.right)
-        scaled = left[:, lead:] * np.sqrt(shares / np.sum(shares))[:, None]
-        count = votes.shape[1] if voter_mask is None else np.sum(np.asarray(voter_mask))
-        if leading_rows_do(scaled, count, float(margin)):
-            factor = VoteFactor(jnp.asarray(left[:, :lead]), jnp.asarray(right[:lead]))
-        lead = factor.right.shape[0]
-    return solve_mincq(
+    concrete = not is_traced(votes, labels, margin, sample_weights, voter_mask, factor)
+    arguments: Any = (
         votes,
         labels,
         jnp.asarray(margin, votes.dtype),
-        None if sample_weights is None else jnp.asarray(sample_weights, votes.dtype),
+        normalised(sample_weights, votes.shape[0], votes.dtype),
         jnp.ones(votes.shape[1], bool) if voter_mask is None else jnp.asarray(voter_mask, bool),
         jax.tree.map(lambda part: jax.lax.stop_gradient(jnp.asarray(part, votes.dtype)), factor),
-        solver,
-        voter_mask is not None,
-        lead,
     )
+    how: Any = {"solver": solver, "turn": voter_mask is not None, "lead": leading_rank(factor)}
+    small = concrete and float(margin) < SMALL_MARGIN * largest
+    if is_compiling() or not concrete:
+        return solve_mincq(*arguments, **how, steps="sure" if small else "both")
+    # With all numbers at hand, a second program is compiled only where it is needed.
+    solution = solve_mincq(*arguments, **how, steps="sure" if small else "quick")
+    if not small and solution.status == Status.MAX_ITERATIONS:
+        solution = solve_mincq(*arguments, **how, steps="sure")
+    return solution

@@ -1,25 +1,37 @@
-"""The program of Algorithm 1 on checked arrays: from votes to a `BoxQP`, its solution, derivatives and certificate."""
+"""The program of Algorithm 1 on checked arrays: from votes to a `BoxQP`, its solution, certificate and derivatives.
+
+Every vote of the package is learnt here. What the program knows of a sample is V, the votes scaled by the roots of the
+shares, and the labels scaled alike: M = V'V and m = V'(sqrt(p) y). A sample of other points with the same two moments
+is the same program, and its shares need not add up to 1.
+"""
 
 import functools
 from typing import Any, Literal, NamedTuple
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from pvmincq_jax._types import Array, ArrayLike, Status
 from pvmincq_jax.voting import qp
-from pvmincq_jax.voting.cbound import c_bound
-from pvmincq_jax.voting.factor import VoteFactor, leading_rows_do
+from pvmincq_jax.voting.factor import VoteFactor
 from pvmincq_jax.voting.jaxopt_qp import solve_jaxopt
-from pvmincq_jax.voting.linalg import orthonormal_columns, thin_svd
+from pvmincq_jax.voting.linalg import loop_on_cpu, orthonormal_columns, thin_svd
 
 __all__: list[str] = []
 
 Solver = Literal["interior_point", "jaxopt"]
+# "quick" steps use the leading rows of the factor, and are dense where these are many; "sure" ones use all rows, by
+# rank; "both" are quick first and then sure where the certificate of the first is not good enough.
+Steps = Literal["quick", "sure", "both"]
 
 # A margin this close to mu_max, relative, is mu_max: the sum that gives mu_max is itself rounded.
 ROUNDING = 256
+# Below this fraction of mu_max quick steps are not worth a try.
+SMALL_MARGIN = 1e-2
+# Quick steps are good enough from here on, relative to what counts as SOLVED.
+_GOOD = 1e-2
 
 
 class MinCqSolution(NamedTuple):
@@ -51,11 +63,14 @@ def accuracy(dtype: Any) -> float:
 
 
 def normalised(sample_weights: ArrayLike | None, count: int, dtype: Any) -> Array:
-    """Sample weights that add up to 1."""
+    """Sample weights that add up to 1; NaN, with derivative 0, if one is negative or all are 0."""
     if sample_weights is None:
         return jnp.full(count, 1 / count, dtype)
     sample_weights = jnp.asarray(sample_weights, dtype)
-    return sample_weights / jnp.sum(sample_weights)
+    total = jnp.sum(sample_weights)
+    good = (jnp.min(sample_weights) >= 0) & (total > 0) & jnp.isfinite(total)
+    safe = jnp.where(good, sample_weights, 1.0)
+    return jnp.where(good, safe / jnp.sum(safe), jnp.nan)
 
 
 def voter_margins(votes: Array, labels: Array, shares: Array) -> Array:
@@ -63,44 +78,86 @@ def voter_margins(votes: Array, labels: Array, shares: Array) -> Array:
     return (shares * labels) @ votes
 
 
-@functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1))
-def _solve(
-    solver: Solver,
-    lead: int,
-    votes: Array,
-    shares: Array,
-    margins: Array,
-    margin: Array,
-    bound: Array,
-    problem: qp.BoxQP,
-) -> qp.BoxQPSolution:
-    """The program in w: a `qp.BoxQPSolution` scaled to the box of size ``bound``; votes and margin carry tangents.
+class _Sample(NamedTuple):
+    """What the certificate is measured on."""
 
-    A loop that is skipped takes no step, and under vmap none if all lanes skip it: margins that need the leading rows
-    alone never pay for the others.
+    votes: Array  # [m, n]
+    labels: Array  # [m]
+    shares: Array  # [m]
+    margins: Array  # m, [n]
+    margin: Array  # mu
+    bound: Array  # of the weights, 1/n
+    basis: Array | None  # Q [m, r] of F = Q' V; None for F = V
+
+
+def _kkt_residual(sample: _Sample, problem: qp.BoxQP, solution: qp.BoxQPSolution) -> Array:
+    """How far the weights are from optimal, on the votes themselves and not on their factor.
+
+    For any z over the sample and any y, y mu - |z|^2 / 2 - 1/n sum_j |(V' z - y m)_j| is a lower bound on w'Mw / 2. The
+    solver's dual vector z = Q (zeta + y q) is such a z, and splitting the labels into Q q and the rest keeps V' z - y m
+    from cancelling.
     """
-    del votes, shares, margins
-    back_end = qp.solve_interior_point if solver == "interior_point" else solve_jaxopt
+    votes, labels, shares, margins, margin, bound, basis = sample
+    weights, zeta, multiplier, _ = solution
+    root = jnp.sqrt(shares)
+    dual = zeta if basis is None else basis @ zeta + multiplier * (basis @ problem.dual_target - root * labels)
+    gradient = (root * dual) @ votes
+    z = zeta + multiplier * problem.dual_target
+    primal = shares @ (votes @ weights) ** 2 / 2
+    least = jnp.sum(jnp.where(problem.free, -bound * jnp.abs(gradient), gradient * weights))
+    gap = jnp.abs(primal - (multiplier * margin - z @ z / 2 + least)) / primal
+    equality = jnp.abs(margins @ weights - margin) / margin
+    excess = jnp.max(jnp.abs(weights)) / bound - 1
+    return jnp.maximum(jnp.maximum(gap, equality), excess)
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1, 2))
+def _solve(solver: Solver, steps: Steps, lead: int, sample: _Sample, problem: qp.BoxQP) -> qp.BoxQPSolution:
+    """The program in w: a `qp.BoxQPSolution` scaled to the box; the sample carries tangents."""
+    if solver == "jaxopt":
+        return _in_weights(solve_jaxopt(problem), sample.bound)
+    rank, voters = problem.factor.shape
+    sure = steps == "sure" or (lead == rank and 2 * rank <= voters)
+    return loop_on_cpu(functools.partial(_attempt, "sure" if sure else steps, lead))(sample, problem)
+
+
+def _in_weights(solution: qp.BoxQPSolution, bound: Array) -> qp.BoxQPSolution:
+    return solution._replace(x=solution.x * bound, zeta=solution.zeta * bound, multiplier=solution.multiplier * bound)
+
+
+def _attempt(steps: Steps, lead: int, sample: _Sample, problem: qp.BoxQP) -> qp.BoxQPSolution:
+    """The interior point's solution, in w."""
     F, q = problem.factor, problem.dual_target
-    if lead < F.shape[0]:
-        enough = leading_rows_do(F[lead:], 1 / bound, margin)
-        short = back_end(problem._replace(factor=F[:lead], dual_target=q[:lead], skip=problem.skip | ~enough))
+
+    def sure(skip: Array) -> qp.BoxQPSolution:
+        return _in_weights(qp.solve_interior_point(problem._replace(skip=skip)), sample.bound)
+
+    def quick(skip: Array) -> qp.BoxQPSolution:
+        rows = F[:lead]
+        gram = rows.T @ rows if 2 * lead > F.shape[1] else None
+        solution = qp.solve_interior_point(problem._replace(factor=rows, gram=gram, dual_target=q[:lead], skip=skip))
         # Where rows are left out, z = zeta + q y is 0.
-        short = short._replace(zeta=jnp.concatenate([short.zeta, -short.multiplier * q[lead:]]))
-        whole = back_end(problem._replace(skip=problem.skip | enough))
-        found = jax.tree.map(lambda first, second: jnp.where(enough, first, second), short, whole)
-    else:
-        found = back_end(problem)
-    x, zeta, multiplier, iterations = found
-    return qp.BoxQPSolution(x * bound, zeta * bound, multiplier * bound, iterations)
+        solution = solution._replace(zeta=jnp.concatenate([solution.zeta, -solution.multiplier * q[lead:]]))
+        return _in_weights(solution, sample.bound)
+
+    if steps != "both":
+        return (quick if steps == "quick" else sure)(problem.skip)
+    first = quick(problem.skip | (problem.tau < SMALL_MARGIN))
+    done = problem.skip | (_kkt_residual(sample, problem, first) <= _GOOD * accuracy(F.dtype))
+    # In a batch of an accelerator both branches run; a loop that is to be skipped takes no step there.
+    second = jax.lax.cond(done, lambda: first, lambda: sure(done))
+    return second._replace(iterations=jnp.where(done, 0, first.iterations) + second.iterations)
 
 
 @_solve.defjvp
-def _solve_jvp(solver: Solver, lead: int, primals: tuple, tangents: tuple) -> tuple[qp.BoxQPSolution, qp.BoxQPSolution]:
+def _solve_jvp(
+    solver: Solver, steps: Steps, lead: int, primals: tuple, tangents: tuple
+) -> tuple[qp.BoxQPSolution, qp.BoxQPSolution]:
     """The implicit function theorem; see `qp.solution_tangent` for the choices at degenerate points."""
-    votes, shares, margins, margin, bound, problem = primals
-    votes_dot, shares_dot, margins_dot, margin_dot, _, _ = tangents
-    solution = _solve(solver, lead, votes, shares, margins, margin, bound, problem)
+    sample, problem = primals
+    dot = tangents[0]
+    votes, shares, margins, bound = sample.votes, sample.shares, sample.margins, sample.bound
+    solution = _solve(solver, steps, lead, sample, problem)
     weights, zeta, multiplier, iterations = solution
     vote = votes @ weights
     gradient = problem.factor.T @ (zeta + multiplier * problem.dual_target) - multiplier * margins
@@ -108,9 +165,9 @@ def _solve_jvp(solver: Solver, lead: int, primals: tuple, tangents: tuple) -> tu
     # them is. A coordinate at which both vanish counts as on the box, where its derivative is 0.
     slack = 1 - jnp.abs(weights) / bound
     inside = problem.free & (slack > jnp.abs(gradient) / (shares @ vote**2))
-    gradient_dot = (shares * vote) @ votes_dot + (shares_dot * vote + shares * (votes_dot @ weights)) @ votes
+    gradient_dot = (shares * vote) @ dot.votes + (dot.shares * vote + shares * (dot.votes @ weights)) @ votes
     weights_dot = qp.solution_tangent(
-        problem.factor, margins, inside, margins_dot * multiplier - gradient_dot, margin_dot - margins_dot @ weights
+        problem.factor, margins, inside, dot.margins * multiplier - gradient_dot, dot.margin - dot.margins @ weights
     )
     return solution, qp.BoxQPSolution(
         x=jnp.where(problem.skip, 0.0, weights_dot),
@@ -120,41 +177,47 @@ def _solve_jvp(solver: Solver, lead: int, primals: tuple, tangents: tuple) -> tu
     )
 
 
-@functools.partial(jax.jit, static_argnames=("solver", "turn", "lead"))
+@functools.partial(jax.jit, static_argnames=("solver", "steps", "turn", "lead"))
 def solve_mincq(
     votes: Array,
     labels: Array,
     margin: Array,
-    sample_weights: Array | None,
+    shares: Array,
     voter_mask: Array,
-    factor: VoteFactor,
+    factor: VoteFactor | None,
     solver: Solver,
-    turn: bool,
+    steps: Steps = "both",
+    turn: bool = False,
     lead: int | None = None,
 ) -> MinCqSolution:
     """`mincq` on checked arrays of one dtype.
 
-    With voters masked out, the rows of F are no longer orthogonal, which costs digits below 1e-3 mu_max; ``turn`` makes
-    them so again, at the price of an SVD. At margins for which the first ``lead`` rows of the factor are enough, the
-    others are left alone; all count when None.
+    Args:
+      votes, labels, shares: the sample ``[m, n]``, ``[m]`` and ``[m]``, or one with the same moments.
+      margin: mu.
+      voter_mask: ``[n]``.
+      factor: of the votes; None where F is to be the scaled votes themselves.
+      solver: "interior_point" or "jaxopt".
+      steps: of the interior point.
+      turn: with voters masked out, the rows of F are no longer orthogonal, which costs digits below 1e-3 mu_max; True
+        makes them so again, at the price of an SVD.
+      lead: how many rows quick steps use; all when None.
     """
+    chex.assert_rank([votes, labels, margin, shares, voter_mask], [2, 1, 0, 1, 1])
     dtype = votes.dtype
+    # Comparisons with NaN are False, so these catch NaN labels and shares as well.
     bad = ~(jnp.isfinite(jnp.sum(jnp.abs(votes))) & jnp.any(voter_mask))
-    # Comparisons with NaN are False, so these catch NaN labels and sample weights as well.
-    bad |= ~(jnp.max(jnp.abs(labels)) <= 1)
-    bad |= ~(jnp.all(jnp.isfinite(factor.left)) & jnp.all(jnp.isfinite(factor.right)))
-    if sample_weights is not None:
-        total = jnp.sum(sample_weights)
-        bad |= ~(jnp.min(sample_weights) >= 0) | ~(total > 0) | ~jnp.isfinite(total)
+    bad |= ~(jnp.max(jnp.abs(labels)) <= 1) | ~(jnp.min(shares) >= 0)
+    if factor is not None:
+        bad |= ~(jnp.all(jnp.isfinite(factor.left)) & jnp.all(jnp.isfinite(factor.right)))
     # A bad lane goes on with ones in place of its input: its derivatives are then 0, and what it shares with other
     # lanes gets no NaN from it. The margin is looked at apart, so that a vmap over margins shares all the rest.
-    votes, labels, sample_weights, voter_mask, factor = jax.tree.map(
-        lambda part: jnp.where(bad, jnp.ones_like(part), part), (votes, labels, sample_weights, voter_mask, factor)
+    votes, labels, shares, voter_mask, factor = jax.tree.map(
+        lambda part: jnp.where(bad, jnp.ones_like(part), part), (votes, labels, shares, voter_mask, factor)
     )
     unknown = ~jnp.isfinite(margin)
     margin = jnp.where(bad | unknown, 1.0, margin)
     bad |= unknown
-    shares = normalised(sample_weights, votes.shape[0], dtype)
     margins = jnp.where(voter_mask, voter_margins(votes, labels, shares), 0.0)
     bound = 1 / jnp.sum(voter_mask).astype(dtype)
     mu_max = jnp.sum(jnp.abs(margins)) * bound
@@ -166,76 +229,48 @@ def solve_mincq(
     idle = jnp.abs(margins) <= rounding * mu_max
     free = voter_mask & (idle | ~at_most)
     skip = bad | ~feasible
-    # What the factor leaves out of the votes is projected away under these sample weights, so that it changes the
-    # second moment by its square only: F = Q' V, with V the votes scaled by the roots of the shares.
     root = jnp.sqrt(jax.lax.stop_gradient(shares))
-    orthogonal = orthonormal_columns(root[:, None] * factor.left)
-    rows = (root[:, None] * orthogonal).T @ votes
-    if turn:
-        # A factor of more voters spans directions in which those left can only cancel: turned so that F's rows there
-        # are zero, they cost no digits.
-        rotation, singular, right = thin_svd(jnp.where(voter_mask, rows, 0.0))
-        orthogonal, rows = orthogonal @ rotation, singular[:, None] * right
+    if factor is None:
+        basis, rows, target = None, root[:, None] * votes, root * labels
+    else:
+        # What the factor leaves out of the votes is projected away under these shares, so that it changes the second
+        # moment by its square only: F = Q' V.
+        basis = orthonormal_columns(root[:, None] * factor.left)
+        rows = (root[:, None] * basis).T @ votes
+        if turn:
+            # A factor of more voters spans directions in which those left can only cancel: turned so that F's rows
+            # there are zero, they cost no digits.
+            rotation, singular, right = thin_svd(jnp.where(voter_mask, rows, 0.0))
+            basis, rows = basis @ rotation, singular[:, None] * right
+        target = basis.T @ (root * labels)
     problem = qp.BoxQP(
         factor=rows,
-        dual_target=orthogonal.T @ (root * labels),
+        gram=None,
+        dual_target=target,
         normal=jnp.where(at_most & idle, 0.0, margins),
         tau=jnp.clip(jnp.where(skip, 0.5, margin / mu_max), jnp.finfo(dtype).tiny, 1.0),
         free=free,
         fixed=jnp.where(free | ~voter_mask, 0.0, jnp.sign(margins)),
         skip=skip | ~jnp.any(free),
     )
-    lead = rows.shape[0] if lead is None else lead
-    solution = _solve(solver, lead, votes, shares, margins, margin, bound, jax.lax.stop_gradient(problem))
-    weights = solution.x
-    residual = _kkt_residual(
-        *jax.lax.stop_gradient((votes, labels, shares, margins, margin, bound, free, orthogonal, solution)),
-        dual_target=jax.lax.stop_gradient(problem.dual_target),
-    )
+    sample = _Sample(votes, labels, shares, margins, margin, bound, basis)
+    problem = jax.lax.stop_gradient(problem)
+    solution = _solve(solver, steps, rows.shape[0] if lead is None else lead, sample, problem)
+    residual = _kkt_residual(*jax.lax.stop_gradient((sample, problem, solution)))
     status = jnp.where(residual <= accuracy(dtype), Status.SOLVED, Status.MAX_ITERATIONS)
     status = jnp.where(bad, Status.BAD_INPUT, jnp.where(feasible, status, Status.INFEASIBLE)).astype(jnp.int32)
     solved = status == Status.SOLVED
-    weights = jnp.where(solved, jnp.where(voter_mask, weights, 0.0), jnp.nan)
-    # The bound is computed from safe weights, so that a failed lane sends no NaN into the gradients of the others.
-    bound_value = c_bound(votes, labels, jnp.where(solved, weights, 0.0), sample_weights=shares)
+    # The C-bound is computed from safe weights, so that a failed lane sends no NaN into the gradients of the others.
+    weights = jnp.where(solved & voter_mask, solution.x, 0.0)
+    vote = votes @ weights
+    c_bound = 1 - (shares @ (labels * vote)) ** 2 / jnp.where(solved, shares @ vote**2, 1.0)
+    weights = jnp.where(solved, weights, jnp.nan)
     return MinCqSolution(
         weights=weights,
         posterior=jnp.where(voter_mask, (weights + bound) / 2, jnp.where(solved, 0.0, jnp.nan)),
         status=status,
         kkt_residual=jnp.where(bad | ~feasible, jnp.nan, residual),
         iterations=solution.iterations,
-        c_bound=jnp.where(solved, bound_value, jnp.nan),
+        c_bound=jnp.where(solved, c_bound, jnp.nan),
         mu_max=jnp.where(bad, jnp.nan, mu_max),
     )
-
-
-def _kkt_residual(
-    votes: Array,
-    labels: Array,
-    shares: Array,
-    margins: Array,
-    margin: Array,
-    bound: Array,
-    free: Array,
-    orthogonal: Array,
-    solution: qp.BoxQPSolution,
-    *,
-    dual_target: Array,
-) -> Array:
-    """How far the weights are from optimal, on the votes themselves and not on their factor.
-
-    For any z over the sample and any y, y mu - |z|^2 / 2 - 1/n sum_j |(V' z - y m)_j| is a lower bound on w'Mw / 2,
-    with V the votes scaled by the roots of the shares. The solver's dual vector z = Q (zeta + y q) is such a z, and
-    splitting the labels into Q q and the rest keeps V' z - y m from cancelling.
-    """
-    weights, zeta, multiplier, _ = solution
-    root = jnp.sqrt(shares)
-    fitted = orthogonal @ dual_target
-    gradient = (root * (orthogonal @ zeta + multiplier * (fitted - root * labels))) @ votes
-    z = zeta + multiplier * dual_target
-    primal = shares @ (votes @ weights) ** 2 / 2
-    least = jnp.sum(jnp.where(free, -bound * jnp.abs(gradient), gradient * weights))
-    gap = jnp.abs(primal - (multiplier * margin - z @ z / 2 + least)) / primal
-    equality = jnp.abs(margins @ weights - margin) / margin
-    excess = jnp.max(jnp.abs(weights)) / bound - 1
-    return jnp.maximum(jnp.maximum(gap, equality), excess)

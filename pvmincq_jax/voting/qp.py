@@ -1,18 +1,21 @@
-"""The quadratic program of MinCq: a box, one equality, a Hessian of low rank.
+"""The quadratic program of MinCq: a box, one equality, a Hessian that is known by a factor.
 
     minimise 1/2 |F x|^2   subject to   a' x = tau sum|a|,   |x_j| <= 1,
 
-with F ``[r, n]`` of few rows and a in (or very near) the span of F's rows: a = F' q + e, with q known and e small or
-zero. It is solved by a primal-dual interior-point method that costs O(n r^2) a step.
+with F ``[r, n]`` and a in (or very near) the span of F's rows: a = F' q + e, with q known and e small or zero. One
+primal-dual interior-point loop solves it. A step solves its Newton system by the rank of F, in O(n r^2), or, where
+F has about as many rows as columns, densely, by a Cholesky factor of F'F + D.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
+import chex
 import jax
 import jax.numpy as jnp
 
 from pvmincq_jax._types import Array
-from pvmincq_jax.voting.linalg import cholesky, cholesky_solve, thin_svd
+from pvmincq_jax.voting.linalg import thin_svd
 
 __all__: list[str] = []
 
@@ -21,10 +24,15 @@ _MAX_STEPS = 100
 # Steps without progress after which rounding has the last word. More at a point that is not good enough: next to
 # mu_max, with voters that are copies of each other, it was seen to stay above 1e-7 for ten steps and then to fall.
 _PATIENCE, _MOST_PATIENCE = 8, 30
-# Rows of the symmetric product that are computed at a time: wide enough for a fast matrix product.
-_BLOCK = 32
+# Halvings of the starting point's slope, in logarithms: to a part in a hundred, the first step sees to the rest.
+_HALVINGS = 12
+# Parts of the symmetric product, each without what lies above its rows; of at least so many rows.
+_PARTS, _ROWS = 4, 40
 # Voters that a product takes at a time: its weighted copy of them then stays in the cache.
 _VOTERS = 2048
+
+# From the right sides (g, r_z, r_b), and whether to refine, to (du, d zeta, dy); see `solve_interior_point`.
+Newton = Callable[[Array, Array, Array, bool], tuple[Array, Array, Array]]
 
 
 class BoxQP(NamedTuple):
@@ -32,6 +40,7 @@ class BoxQP(NamedTuple):
 
     Attributes:
       factor: F ``[r, n]``.
+      gram: F'F ``[n, n]`` for dense steps; None for steps by rank.
       dual_target: q ``[r]``, with a = F' q + e.
       normal: a ``[n]``.
       tau: where in (0, 1] the equality stands.
@@ -41,6 +50,7 @@ class BoxQP(NamedTuple):
     """
 
     factor: Array
+    gram: Array | None
     dual_target: Array
     normal: Array
     tau: Array
@@ -70,14 +80,14 @@ class _Iterate(NamedTuple):
     u: Array  # x / tau, [n]
     zeta: Array  # F u - q y at a solution, [r]
     y: Array  # multiplier of the equality
-    lower: Array  # multipliers of u >= -box, [n]
-    upper: Array  # multipliers of u <= box, [n]
+    dual: Array  # multipliers of u >= -box and of u <= box, [2, n]
 
 
 class _State(NamedTuple):
     iterate: _Iterate
     votes: Array  # F u, [r]
     reduced: Array  # F' zeta - e y, [n]
+    to_equality: Array  # 1 - a' u
     best: _Iterate
     best_residual: Array
     without_progress: Array
@@ -88,16 +98,6 @@ class _State(NamedTuple):
 def target_accuracy(dtype: jnp.dtype) -> float:
     """The relative duality gap at which the interior-point method stops."""
     return 1e-10 if dtype == jnp.float64 else 1e-5
-
-
-def _where(condition: Array, first: _Iterate, second: _Iterate) -> _Iterate:
-    return jax.tree.map(lambda a, b: jnp.where(condition, a, b), first, second)
-
-
-def _longest_step(value: Array, change: Array, free: Array) -> Array:
-    """The largest step for which ``value + step * change`` stays non-negative."""
-    falls = free & (change < 0)
-    return jnp.min(jnp.where(falls, -value / jnp.where(falls, change, -1.0), jnp.inf))
 
 
 def _lower_product(factor: Array, weights: Array) -> Array:
@@ -113,10 +113,11 @@ def _lower_product(factor: Array, weights: Array) -> Array:
         rest = _lower_product(factor[:, whole:], weights[whole:])
         return jax.lax.fori_loop(0, whole // _VOTERS, lambda i, total: total + part(i), rest)
     weighted = factor * weights
-    rows = []
-    for start in range(0, rank, _BLOCK):
-        stop = min(start + _BLOCK, rank)
-        rows.append(jnp.pad(weighted[start:stop] @ factor[:stop].T, ((0, 0), (0, rank - stop))))
+    size = max(-(-rank // _PARTS), _ROWS)
+    rows = [
+        jnp.pad(weighted[start : start + size] @ factor[: start + size].T, ((0, 0), (0, max(rank - start - size, 0))))
+        for start in range(0, rank, size)
+    ]
     return jnp.concatenate(rows)
 
 
@@ -129,7 +130,6 @@ def _central_slope(a: Array, tau: Array) -> Array:
     """The k for which v = _centred(k a), the analytic centre of |v_j| <= 1 and a' v = tau, meets the latter.
 
     With sum|a| = 1 it lies between 2 tau, as a' v <= k |a|^2 / 2, and 2 n / (1 - tau), as 1 - |v_j| <= 2 / (k |a_j|).
-    Found by halving, in logarithms, to a part in a million: the first Newton step sees to the rest.
     """
     low = jnp.log(2 * tau)
     high = jnp.log(2 * a.shape[0] / jnp.maximum(1 - tau, jnp.finfo(a.dtype).eps))
@@ -140,7 +140,67 @@ def _central_slope(a: Array, tau: Array) -> Array:
         below = a @ _centred(jnp.exp(middle) * a) < tau
         return jnp.where(below, middle, low), jnp.where(below, high, middle)
 
-    return jnp.exp(jax.lax.fori_loop(0, 26, halve, (low, high))[1])
+    return jnp.exp(jax.lax.fori_loop(0, _HALVINGS, halve, (low, high))[1])
+
+
+def _newton_by_rank(rows: Array, q: Array, corner: Array, D_inverse: Array) -> Newton:
+    """The system in (d zeta, d y), after du = D^-1 (g - F' d zeta + e dy).
+
+        ([I; q'] [I, q] + [F; -e'] D^-1 [F; -e']') (d zeta, d y) = right side,
+
+    an (r+1) x (r+1) Cholesky after symmetric diagonal scaling, with one step of iterative refinement on the last two
+    equations; the first is met by du itself.
+
+    Args:
+      rows: [F; -e'] ``[r + 1, n]``.
+      q: ``[r]``.
+      corner: the lower triangle of [I; q'] [I, q] ``[r + 1, r + 1]``.
+      D_inverse: ``[n]``.
+    """
+    rank = len(q)
+    system = _lower_product(rows, D_inverse) + corner
+    scale = jax.lax.rsqrt(jnp.diagonal(system))
+    lower = jnp.linalg.cholesky(scale[:, None] * system * scale, symmetrize_input=False)
+
+    def solve(right: Array) -> Array:
+        return scale * jax.scipy.linalg.cho_solve((lower, True), scale * right)
+
+    def newton(g: Array, r_z: Array, r_b: Array, refine: bool) -> tuple[Array, Array, Array]:
+        dual = solve(rows @ (D_inverse * g) + jnp.append(-r_z, r_b - q @ r_z))
+        du = D_inverse * (g - dual @ rows)
+        if refine:
+            # With a = F'q + e: what is left of F du - d zeta - q dy = r_z, and of a' du = r_b.
+            product = rows @ du
+            left = r_z - (product[:rank] - dual[:rank] - q * dual[rank])
+            more = solve(jnp.append(-left, r_b - (q @ product[:rank] - product[rank]) - q @ left))
+            dual, du = dual + more, du - D_inverse * (more @ rows)
+        return du, dual[:rank], dual[rank]
+
+    return newton
+
+
+def _newton_dense(F: Array, gram: Array, a: Array, q: Array, D: Array, free: Array) -> Newton:
+    """The system in (du, dy), after d zeta = F du - q dy - r_z: (F'F + D) du - a dy = g + F' r_z, a' du = r_b."""
+    scale = jax.lax.rsqrt(jnp.diagonal(gram) + D)
+    each = jnp.where(free, scale, 0.0)
+    number = jnp.arange(len(D))
+    system = jnp.where(number[:, None] == number, 1.0, each[:, None] * gram * each)
+    lower = jnp.linalg.cholesky(system, symmetrize_input=False)
+
+    def solve(right: Array) -> Array:
+        return each * jax.scipy.linalg.cho_solve((lower, True), each * right)
+
+    toward = solve(a)
+    reach = a @ toward
+
+    def newton(g: Array, r_z: Array, r_b: Array, refine: bool) -> tuple[Array, Array, Array]:
+        del refine  # digits that are lost at tiny margins only
+        du = solve(g + r_z @ F)
+        dy = jnp.where(reach > 0, (r_b - a @ du) / jnp.where(reach > 0, reach, 1.0), 0.0)
+        du = du + dy * toward
+        return du, F @ du - q * dy - r_z, dy
+
+    return newton
 
 
 def solve_interior_point(problem: BoxQP) -> BoxQPSolution:
@@ -158,20 +218,21 @@ def solve_interior_point(problem: BoxQP) -> BoxQPSolution:
 
     Dual variables: stationarity is F'z - a y = lower - upper with z = F u. Where the box is slack both terms are large
     and cancel, and dividing their rounding error by a vanishing barrier weight destroys the step. With zeta = z - q y
-    the left side is F' zeta - e y, which is itself small. The Newton system for (d zeta, d y) is
+    the left side is F' zeta - e y, which is itself small. A Newton step (du, d zeta, dy) meets
 
-        ([I; q'] [I, q] + [F; -e'] D^-1 [F; -e']') (d zeta, d y) = right side,   D = lower / s_l + upper / s_u,
+        D du + F' d zeta - e dy = g,   F du - d zeta - q dy = r_z,   a' du = r_b,   D = lower / s_l + upper / s_u.
 
-    an (r+1) x (r+1) Cholesky after symmetric diagonal scaling, with one step of iterative refinement on all equations.
+    By rank, with one step of iterative refinement on all three equations, it keeps its digits at any margin. Densely it
+    is cheaper from r = n / 2 on, and keeps them at margins from a hundredth of mu_max on.
 
     Args:
       problem: a `BoxQP`.
 
     Returns: a `BoxQPSolution`: the best point met. How good it is, is for the caller to measure.
     """
+    chex.assert_rank([problem.factor, problem.normal, problem.dual_target, problem.tau], [2, 1, 1, 0])
     free, tau = problem.free, problem.tau
     dtype = problem.factor.dtype
-    rank = problem.factor.shape[0]
     epsilon = jnp.finfo(dtype).eps
     box = 1 / tau
     normal_scale = jnp.sum(jnp.abs(problem.normal))
@@ -179,112 +240,83 @@ def solve_interior_point(problem: BoxQP) -> BoxQPSolution:
     # At mu_max the equality may bind no coordinate that is free: it is then left out, with multiplier 0.
     binding = jnp.any(free & (problem.normal != 0)).astype(dtype)
     a = problem.normal / normal_scale * binding
-    # F itself stays as it is, and unbatched under a vmap over margins: its products are scaled instead.
-    F = problem.factor
+    factor_scale = jnp.linalg.norm(problem.factor @ corner)
+    F = problem.factor / factor_scale
     # A copy of its own, with columns side by side in memory: sums over many voters are then up to twenty times faster.
     F_transposed = jax.lax.optimization_barrier(F.T)
-    factor_scale = jnp.linalg.norm(F @ corner)
-
-    def to_rows(vector: Array) -> Array:
-        return (vector @ F_transposed) / factor_scale
-
-    def to_columns(vector: Array) -> Array:
-        return (F.T @ vector) / factor_scale
-
     q = problem.dual_target * (factor_scale / normal_scale * binding)
-    e = a - to_columns(q)
-    b = binding
-    number_free = jnp.sum(free)
+    e = a - q @ F
+    rows = jnp.concatenate([F, -e[None]])
+    # Where nothing binds, the 1 in the corner keeps the multiplier at 0.
+    corner_rows = jnp.diag(jnp.append(jnp.ones_like(q), 1 - binding)).at[-1].add(jnp.append(q, q @ q))
+    side = jnp.array([[1.0], [-1.0]], dtype)
+    bounds = 2 * jnp.maximum(jnp.sum(free), 1).astype(dtype)
 
-    def slacks(u: Array) -> tuple[Array, Array]:
+    def slacks(u: Array) -> Array:
         # A coordinate may round onto its bound, where the slack must not be 0: the barrier weight divides by it.
-        least = epsilon / 4 * box
-        return jnp.where(free, jnp.maximum(u + box, least), 1.0), jnp.where(free, jnp.maximum(box - u, least), 1.0)
+        return jnp.where(free, jnp.maximum(box + side * u, epsilon / 4 * box), 1.0)
 
-    def residual(iterate: _Iterate, votes: Array, reduced: Array) -> Array:
+    def complementarity(slack: Array, dual: Array) -> Array:
+        return jnp.sum(jnp.where(free, slack * dual, 0.0)) / bounds
+
+    def residual(iterate: _Iterate, votes: Array, reduced: Array, to_equality: Array) -> Array:
         """Relative duality gap, and error in the equality: zero only at a solution."""
         z = iterate.zeta + q * iterate.y
         primal = votes @ votes / 2
         least = jnp.where(free, -box * jnp.abs(reduced), reduced * iterate.u)
-        dual = iterate.y * b - z @ z / 2 + jnp.sum(least)
-        return jnp.maximum(jnp.abs(primal - dual) / primal, jnp.abs(b - a @ iterate.u))
+        dual = iterate.y * binding - z @ z / 2 + jnp.sum(least)
+        return jnp.maximum(jnp.abs(primal - dual) / primal, jnp.abs(to_equality))
 
-    def complementarity(iterate: _Iterate) -> Array:
-        s_l, s_u = slacks(iterate.u)
-        return jnp.sum(jnp.where(free, iterate.lower * s_l + iterate.upper * s_u, 0.0)) / (2 * number_free)
-
-    def products(iterate: _Iterate) -> tuple[Array, Array]:
-        return to_rows(iterate.u), to_columns(iterate.zeta) - e * iterate.y
+    def products(iterate: _Iterate) -> tuple[Array, Array, Array]:
+        """F u, F' zeta - e y, and 1 - a' u."""
+        return iterate.u @ F_transposed, iterate.zeta @ F - e * iterate.y, binding - a @ iterate.u
 
     def step(state: _State) -> _State:
-        u, zeta, y, lower, upper = at = state.iterate
-        s_l, s_u = slacks(u)
-        to_votes = zeta + q * y - state.votes
-        to_equality = b - a @ u
-        reduced = state.reduced
-        D = lower / s_l + upper / s_u
-        D_inverse = jnp.where(free, 1 / jnp.where(free, D, 1.0), 0.0)
+        at, reduced = state.iterate, state.reduced
+        slack = slacks(at.u)
+        D = jnp.where(free, jnp.sum(at.dual / slack, axis=0), 1.0)
+        to_votes = at.zeta + q * at.y - state.votes
+        if problem.gram is None:
+            newton = _newton_by_rank(rows, q, corner_rows, jnp.where(free, 1 / D, 0.0))
+        else:
+            newton = _newton_dense(F, problem.gram / factor_scale**2, a, q, D, free)
 
-        cross = q - to_rows(D_inverse * e)
-        last = q @ q + e @ (D_inverse * e) + 1 - binding
-        block = jnp.eye(rank, dtype=dtype) + _lower_product(F, D_inverse) / factor_scale**2
-        system = jnp.block([[block, jnp.zeros((rank, 1), dtype)], [cross[None], last[None, None]]])
-        diagonal = jnp.diag(system)
-        scale = 1 / jnp.sqrt(jnp.where(diagonal > 0, diagonal, 1.0))
-        scaled = system * scale[:, None] * scale + 4 * epsilon * jnp.eye(rank + 1, dtype=dtype)
-        lower_factor = cholesky(scaled)
-
-        def newton(g: Array, r_z: Array, r_b: Array) -> tuple[Array, Array, Array]:
-            """Solves D du + F'dzeta - e dy = g, F du - dzeta - q dy = r_z, a'du = r_b."""
-            weighted = D_inverse * g
-            right = jnp.concatenate([to_rows(weighted) - r_z, (r_b - q @ r_z - e @ weighted)[None]])
-            dual = scale * cholesky_solve(lower_factor, scale * right)
-            d_zeta, d_y = dual[:-1], dual[-1]
-            return D_inverse * (g - to_columns(d_zeta) + e * d_y), d_zeta, d_y
-
-        def direction(aim_lower: Array, aim_upper: Array, refine: bool) -> _Iterate:
-            """The Newton direction that aims at lower * s_l = aim_lower and upper * s_u = aim_upper."""
-            g = jnp.where(free, aim_lower / s_l - aim_upper / s_u - reduced, 0.0)
-            du, d_zeta, d_y = newton(g, to_votes, to_equality)
-            if refine:
-                left_g = jnp.where(free, g - (D * du + to_columns(d_zeta) - e * d_y), 0.0)
-                more = newton(left_g, to_votes - (to_rows(du) - d_zeta - q * d_y), to_equality - a @ du)
-                du, d_zeta, d_y = du + more[0], d_zeta + more[1], d_y + more[2]
-            d_lower = jnp.where(free, (aim_lower - lower * du) / s_l - lower, 0.0)
-            d_upper = jnp.where(free, (aim_upper + upper * du) / s_u - upper, 0.0)
-            return _Iterate(du, d_zeta, d_y, d_lower, d_upper)
+        def direction(aim: Array, refine: bool) -> _Iterate:
+            """The Newton direction that aims at slack * dual = aim ``[2, n]``."""
+            g = jnp.where(free, jnp.sum(side * aim / slack, axis=0) - reduced, 0.0)
+            du, d_zeta, d_y = newton(g, to_votes, state.to_equality, refine)
+            return _Iterate(du, d_zeta, d_y, jnp.where(free, (aim - at.dual * side * du) / slack - at.dual, 0.0))
 
         def longest(d: _Iterate) -> Array:
-            primal = jnp.minimum(_longest_step(s_l, d.u, free), _longest_step(s_u, -d.u, free))
-            dual = jnp.minimum(_longest_step(lower, d.lower, free), _longest_step(upper, d.upper, free))
-            return jnp.minimum(primal, dual)
+            """The largest step for which slacks and multipliers stay non-negative."""
+            value, change = jnp.concatenate([slack, at.dual]), jnp.concatenate([side * d.u, d.dual])
+            falls = free & (change < 0)
+            return jnp.min(jnp.where(falls, -value / jnp.where(falls, change, -1.0), jnp.inf))
 
-        def move(length: Array, d: _Iterate) -> _Iterate:
-            return jax.tree.map(lambda value, change: value + length * change, at, d)
-
-        gap = complementarity(at)
-        zeros = jnp.zeros_like(u)
-        predictor = direction(zeros, zeros, refine=False)
+        gap = complementarity(slack, at.dual)
+        predictor = direction(jnp.zeros_like(slack), refine=False)
         reached = jnp.minimum(1.0, longest(predictor))
-        centre = (complementarity(move(reached, predictor)) / gap) ** 3 * gap
+        after_predictor = complementarity(slack + reached * side * predictor.u, at.dual + reached * predictor.dual)
+        centre = (after_predictor / gap) ** 3 * gap
         bend = jnp.where(reached < 0.1, reached, 1.0) * predictor.u
-        corrector = direction(centre - predictor.lower * bend, centre + predictor.upper * bend, refine=True)
+        corrector = direction(centre - side * predictor.dual * bend, refine=True)
         # Close to the end the steps may go all but to the boundary: that is what makes the last ones quadratic.
-        reach = jnp.clip(1 - gap, 0.99, 1 - 1000 * epsilon)
-        after = move(jnp.minimum(1.0, reach * longest(corrector)), corrector)
+        length = jnp.minimum(1.0, jnp.clip(1 - gap, 0.99, 1 - 1000 * epsilon) * longest(corrector))
+        after = jax.tree.map(lambda value, change: value + length * change, at, corrector)
 
-        votes, reduced_after = products(after)
-        error = residual(after, votes, reduced_after)
+        votes, reduced, to_equality = products(after)
+        error = residual(after, votes, reduced, to_equality)
         usable = jnp.isfinite(error)
         better = usable & (error < state.best_residual)
-        without_progress = jnp.where(better, 0, state.without_progress + 1)
         best_residual = jnp.where(better, error, state.best_residual)
+        without_progress = jnp.where(better, 0, state.without_progress + 1)
         patience = jnp.where(best_residual < 100 * target_accuracy(dtype), _PATIENCE, _MOST_PATIENCE)
         return _State(
             after,
             votes,
-            reduced_after,
-            _where(better, after, state.best),
+            reduced,
+            to_equality,
+            jax.tree.map(lambda new, old: jnp.where(better, new, old), after, state.best),
             best_residual,
             without_progress,
             state.iterations + 1,
@@ -292,13 +324,11 @@ def solve_interior_point(problem: BoxQP) -> BoxQPSolution:
         )
 
     # Complementarity that adds up to the scale of the objective.
-    barrier = 1 / (2 * jnp.maximum(number_free, 1)).astype(dtype)
+    barrier = 1 / bounds
     slope = _central_slope(a, tau)
     start = jnp.where(free, _centred(slope * a) * box, corner)
     y = binding * barrier * slope * tau
-    s_l, s_u = slacks(start)
-    lower, upper = jnp.where(free, barrier / s_l, 0.0), jnp.where(free, barrier / s_u, 0.0)
-    first = _Iterate(start, to_rows(start) - q * y, y, lower, upper)
+    first = _Iterate(start, start @ F_transposed - q * y, y, jnp.where(free, barrier / slacks(start), 0.0))
     zero = jnp.zeros((), jnp.int32)
     state = _State(first, *products(first), first, jnp.full((), jnp.inf, dtype), zero, zero, problem.skip)
     # A loop's state keeps its type: under `shard_map` all of it differs between devices, as what it meets inside does.

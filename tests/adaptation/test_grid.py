@@ -152,7 +152,7 @@ import numpy as np
 import jax
 import pvmincq_jax as pvm
 from pvmincq_jax.adaptation import grid
-from pvmincq_jax.voting.mincq import solve_mincq
+from pvmincq_jax.voting.program import solve_mincq
 from tests.adaptation.test_grid import FRACTIONS, kernel, random_lanes
 
 jax.config.update("jax_enable_x64", True)

@@ -19,11 +19,11 @@ def _value(a, features, labels, penalties):
 @pytest.fixture(scope="module")
 def program():
     task = moons_task("30", 1, per_class=30, test_size=200)
-    here = rbf_kernel(task.source, task.source, 2.0)
-    there = rbf_kernel(task.target, task.source, 2.0)
-    rows, columns = dasf.match_pairs(here, there, np.random.default_rng(0))
-    penalties = 0.01 + 0.001 * np.sum(np.abs(here[rows] - there[columns]), axis=0)
-    return here, task.source_labels, penalties
+    at_source = rbf_kernel(task.source, task.source, 2.0)
+    at_target = rbf_kernel(task.target, task.source, 2.0)
+    rows, columns = dasf.match_pairs(at_source, at_target, np.random.default_rng(0))
+    penalties = 0.01 + 0.001 * np.sum(np.abs(at_source[rows] - at_target[columns]), axis=0)
+    return at_source, task.source_labels, penalties
 
 
 def _lower_bound(features, labels, penalties):
@@ -49,14 +49,14 @@ def test_program_has_no_gap_to_its_dual_by_another_solver(program):
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_programs_with_more_kinks_than_a_vertex_needs(seed):
-    """Equal points, equal features and features of few values: many kinks meet in one vertex."""
+def test_degenerate_programs(seed):
+    """Equal points, equal features and features of few values: degenerate vertices."""
     rng = np.random.default_rng(seed)
     features = rng.integers(0, 3, size=(12, 5)).astype(float)
     features = np.concatenate([features, features[:6]])[:, [0, 1, 2, 3, 4, 0, 1]]
     labels = np.where(rng.random(18) < 0.5, 1.0, -1.0)
-    given = features, labels, np.full(7, 10.0 ** -(seed + 1))
-    np.testing.assert_allclose(_value(dasf.solve_program(*given), *given), _lower_bound(*given), rtol=1e-6)
+    program = features, labels, np.full(7, 10.0 ** -(seed + 1))
+    np.testing.assert_allclose(_value(dasf.solve_program(*program), *program), _lower_bound(*program), rtol=1e-6)
 
 
 def test_program_by_hand():
@@ -105,8 +105,8 @@ def test_every_round_is_optimal_and_the_best_is_kept(params, monkeypatch):
         np.testing.assert_allclose(_value(a, *program), _lower_bound(*program), rtol=1e-5)
 
     errors, weights = [], []
-    for (features, labels, _, forward), (there, given, _, reverse) in zip(solved[::2], solved[1::2]):
-        np.testing.assert_array_equal(given, np.where(there @ forward >= 0, 1.0, -1.0))
+    for (features, labels, _, forward), (at_target, target_labels, _, reverse) in zip(solved[::2], solved[1::2]):
+        np.testing.assert_array_equal(target_labels, np.where(at_target @ forward >= 0, 1.0, -1.0))
         errors.append(np.mean(np.sign(features @ reverse) != labels))
         # Similarities are at most 1, and 1 at the landmark itself: the largest of a column is its scale.
         weights.append(forward * np.sign(np.sum(features, axis=0)) * np.max(np.abs(features), axis=0))

@@ -62,7 +62,7 @@ def fitted(request):
 def _value_and_gradient(alpha, kernel, labels, risk, disagreement):
     """The published cost with its gradient in alpha, for a kernel of diagonal 1, written apart from the package's."""
     at = kernel @ alpha
-    here, m_s = norm_cdf(-labels * at[: len(labels)]), len(labels)
+    phi, m_s = norm_cdf(-labels * at[: len(labels)]), len(labels)
     density, both = np.exp(-(at**2) / 2) / np.sqrt(2 * np.pi), norm_cdf(at) * norm_cdf(-at)
     gap = 2 * np.sum(both[m_s:]) - 2 * np.sum(both[:m_s])
     pull = (
@@ -70,7 +70,7 @@ def _value_and_gradient(alpha, kernel, labels, risk, disagreement):
     )
     left = labels * at[:m_s] < 0
     pull[:m_s] -= risk * labels * np.where(left, 1 / np.sqrt(2 * np.pi), density[:m_s])
-    hinge = np.where(left, 0.5 - labels * at[:m_s] / np.sqrt(2 * np.pi), here)
+    hinge = np.where(left, 0.5 - labels * at[:m_s] / np.sqrt(2 * np.pi), phi)
     return risk * np.sum(hinge) + disagreement * abs(gap) + alpha @ at / 2, kernel @ pull + at
 
 
@@ -80,14 +80,14 @@ def test_reaches_what_scipy_reaches_from_the_same_start(fitted):
     for params, model in zip(grid, models):
         kernel = rbf_kernel(model.kernel.centers, model.kernel.centers, params.gamma)
         start = np.concatenate([labels, np.zeros(len(kernel) - len(labels))]) / len(kernel)
-        given = (kernel, labels, params.risk, params.disagreement)
+        problem = (kernel, labels, params.risk, params.disagreement)
         options = {"maxiter": 1000, "maxfun": 1000, "ftol": 1e-15, "gtol": 1e-10}
         with threadpool_limits(1):
-            other = minimize(_value_and_gradient, start, given, "L-BFGS-B", jac=True, options=options)
+            other = minimize(_value_and_gradient, start, problem, "L-BFGS-B", jac=True, options=options)
         assert model.cost <= 1.02 * other.fun, params
         better += model.cost < 0.98 * other.fun
-        np.testing.assert_allclose(model.cost, _value_and_gradient(model.kernel.weights, *given)[0], rtol=1e-9)
-        np.testing.assert_allclose(model.cost, pbda.cost(model.kernel.weights, *given), rtol=1e-9)
+        np.testing.assert_allclose(model.cost, _value_and_gradient(model.kernel.weights, *problem)[0], rtol=1e-9)
+        np.testing.assert_allclose(model.cost, pbda.cost(model.kernel.weights, *problem), rtol=1e-9)
     # The kink is real: SciPy's optimiser gets stuck on it somewhere.
     assert better > 0
 

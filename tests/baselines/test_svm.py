@@ -101,19 +101,19 @@ def test_dasvm_ends_on_target_points_only(task):
 @pytest.mark.parametrize("params", dasvm.GRID[::5])
 def test_dasvm_ends_with_an_empty_band_and_stable_labels(name, params):
     """The published rule, up to the stated share, for scikit-learn's own SVC on the labels that were given."""
-    here = moons_task(name, 4, per_class=40, test_size=200)
-    model = dasvm.fit(here.source, here.source_labels, here.target, params, 0)
+    task = moons_task(name, 4, per_class=40, test_size=200)
+    model = dasvm.fit(task.source, task.source_labels, task.target, params, 0)
     assert len(model.joined) < dasvm.MOST_ROUNDS
     assert model.source_left[-1] == 0
     used = model.target_labels != 0
-    given = model.target_labels[used]
-    if np.all(given == given[0]):  # a constant: an SVC refuses one class
-        values = np.full(len(here.target), given[0])
+    labels = model.target_labels[used]
+    if np.all(labels == labels[0]):  # a constant: an SVC refuses one class
+        values = np.full(len(task.target), labels[0])
     else:
-        other = SVC(C=params.cost, gamma=params.gamma, tol=1e-6).fit(here.target[used], given)
-        values = other.decision_function(here.target)
-    np.testing.assert_allclose(dasvm.decision(model, here.target), values, atol=5e-3)
-    few = np.ceil(dasvm.STABLE * len(here.target))
+        other = SVC(C=params.cost, gamma=params.gamma, tol=1e-6).fit(task.target[used], labels)
+        values = other.decision_function(task.target)
+    np.testing.assert_allclose(dasvm.decision(model, task.target), values, atol=5e-3)
+    few = np.ceil(dasvm.STABLE * len(task.target))
     assert np.sum(~used & (np.abs(values) < 1 - 1e-3)) <= few
     assert np.sum(model.target_labels * values < -1e-3) <= few
 

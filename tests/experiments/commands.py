@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import pvmincq_jax as pvm
-from experiments.shifts import shifted_task
+from experiments.run.shifts import shifted_task
 
 
 def lines_of(out):

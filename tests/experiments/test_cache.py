@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from experiments.cache import cache_folder, switch_cache_on
+from experiments.run.cache import cache_folder, switch_cache_on
 
 ROOT = Path(__file__).parents[2]
 
@@ -29,7 +29,7 @@ def test_the_second_process_reads_what_the_first_compiled(tmp_path):
     os.utime(left, (0, 0))
     program = """
 import sys
-from experiments.cache import switch_cache_on
+from experiments.run.cache import switch_cache_on
 if "after" in sys.argv:
     import pvmincq_jax, jax
     assert jax.config.jax_compilation_cache_dir is None

@@ -7,19 +7,23 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from experiments import command
+from experiments.figures import FIGURES
+from experiments.run import command
+from experiments.run.methods import METHODS, TASKS
+from experiments.run.tasks import REPORTED, STUDIED
+from experiments.voters import CAPPED
 from tests.experiments.commands import check_refused
 
 COMMANDS = (
-    "label_study",
+    "studies.label_study",
     "learned_metric",
     "penguins",
     "shared_points",
     "table1",
-    "translation_map",
-    "transport_laws",
-    "transport_limits",
-    "transport_study",
+    "studies.translation_map",
+    "studies.transport_laws",
+    "studies.transport_limits",
+    "studies.transport_study",
     "views",
     "voters",
 )
@@ -50,6 +54,43 @@ def test_files_hold_what_is_printed(tmp_path, capsys):
     assert plt.get_fignums() == []
 
 
+def test_a_full_disk_leaves_the_older_file(tmp_path, capsys):
+    """A limit on the size of files is a disk that is full, as far as a command can see."""
+    resource = pytest.importorskip("resource")
+    command.write(tmp_path, "thing", "an older table")
+    usual = resource.getrlimit(resource.RLIMIT_FSIZE)
+    for draw in (None, lambda: plt.subplots()[0]):
+        text = "a table\n" * (1000 if draw is None else 1)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, usual[1]))
+        try:
+            with pytest.raises(SystemExit) as stopped:
+                command.write(tmp_path, "thing", text, draw)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, usual)
+        assert stopped.value.code == 2
+        assert "could not be written: File too large" in capsys.readouterr().err
+    # The second time the text had room, and the picture had not.
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"thing.md": "a table\n\n"}
+    plt.close("all")
+
+
+@pytest.mark.parametrize(
+    ("name", "known"),
+    [
+        ("figures", [*FIGURES, *METHODS, *TASKS]),
+        ("real_shifts", [*REPORTED, *STUDIED]),
+        ("studies.transport_limits", METHODS),
+        ("table1", [*METHODS, *TASKS]),
+        ("voters", [*CAPPED, *TASKS]),
+    ],
+)
+def test_help_lists_every_choice(name, known, capsys):
+    with pytest.raises(SystemExit):
+        importlib.import_module(f"experiments.{name}").main(["--help"])
+    out = "".join(capsys.readouterr().out.split())
+    assert not [choice for choice in known if choice.replace(" ", "") not in out]
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_help_and_bad_options(name, capsys):
     module = importlib.import_module(f"experiments.{name}")
@@ -73,11 +114,14 @@ def test_help_and_bad_options(name, capsys):
         ("table1", ["--tasks", "25"], "'25' is not available; there are 20, 30"),
         ("table1", ["--runs", "0"], "whole number from 1 on"),
         ("table1", ["--jobs", "many"], "whole number from 0 on"),
+        ("table1", ["--noise", "-1"], "--noise: must be a finite number from 0 on; it is '-1'"),
+        ("table1", ["--noise", "nan"], "--noise: must be a finite number from 0 on; it is 'nan'"),
+        ("studies.translation_map", ["--noises", "0.1", "-2"], "--noises: must be a finite number from 0 on"),
         ("figures", ["--task", "45"], "invalid choice: '45'"),
         ("figures", ["--only", "pictures"], "'pictures' is not available; there are domains"),
         ("figures", ["--per-class", "2"], "must be a whole number from 5 on; it is '2'"),
         ("learned_metric", ["--runs", "0"], "must be a whole number from 1 on; it is '0'"),
-        ("learned_metric", ["--levels", "0"], "--levels must be finite and at least 0.001"),
+        ("learned_metric", ["--levels", "0"], "--levels: must be a finite number from 0.001 on"),
         ("learned_metric", ["--form", "round"], "invalid choice"),
     ],
 )

@@ -13,7 +13,7 @@ from pathlib import Path
 import dask
 import pytest
 
-from experiments.engine import ONE_THREAD, Order, next_cell, run_cells
+from experiments.run.engine import ONE_THREAD, Order, next_cell, run_cells
 
 WORK = "tests.experiments.tiny:act"
 ROOT = Path(__file__).parents[2]
@@ -89,7 +89,7 @@ def test_workers_end_with_the_command(tmp_path, end):
     # A suite that runs in the background of a shell ignores Ctrl-C, and so would what it starts.
     code = (
         "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-        f"from experiments.engine import *; list(run_cells({WORK!r}, [('hang once', 0)], shared={str(tmp_path)!r}))"
+        f"from experiments.run.engine import *; list(run_cells({WORK!r}, [('hang once', 0)], shared={str(tmp_path)!r}))"
     )
     # As at a terminal, where Ctrl-C reaches the command and its workers alike.
     with subprocess.Popen([sys.executable, "-c", code], start_new_session=True, stderr=subprocess.PIPE) as process:
@@ -181,6 +181,6 @@ def test_workers_take_different_families_and_the_long_ones_first():
 @pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="no cores to keep to")
 def test_one_core():
     said = "print(len(os.sched_getaffinity(0)), os.environ['OMP_NUM_THREADS'])"
-    code = f"import os; from experiments.engine import on_one_core; on_one_core(lambda: {said})"
+    code = f"import os; from experiments.run.engine import on_one_core; on_one_core(lambda: {said})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "1 1\n"

@@ -6,8 +6,9 @@ import sys
 import matplotlib.pyplot as plt
 import pytest
 
-from experiments import figures, figures_models, figures_style
-from experiments.cells import Settings
+from experiments import figures
+from experiments.run import pictures, style
+from experiments.run.cells import Settings
 
 SMALL = ["--per-class", "12", "--test-size", "60", "--methods", "SVM", "PV-MinCq", "PV-MinCq+"]
 
@@ -28,9 +29,9 @@ def test_only_some(tmp_path):
 
 
 def test_texts_of_a_figure_do_not_overlap():
-    scene = figures_style.Scene("50", Settings(per_class=20, test_size=60), ("SVM", "PV-SVM"))
-    with plt.rc_context(figures_style.STYLE):
-        figure = figures_models.regions(scene)
+    scene = style.Scene("50", Settings(per_class=20, test_size=60), ("SVM", "PV-SVM"))
+    with plt.rc_context(style.STYLE):
+        figure = pictures.regions(scene)
         figure.canvas.draw()
         boxes = [axis.title.get_window_extent() for axis in figure.axes]
         boxes += [text.get_window_extent() for legend in figure.legends for text in legend.get_texts()]

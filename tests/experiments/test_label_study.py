@@ -5,8 +5,8 @@ import json
 import pytest
 
 import pvmincq_jax as pvm
-from experiments import label_study
-from experiments.shifts import Shift
+from experiments.run.shifts import Shift
+from experiments.studies import label_study
 from tests.experiments.commands import check_chosen_rule
 
 SMALL = Shift("moons", 40, noise=0.07, per_class=20, seed=1234)

@@ -5,8 +5,7 @@ import pytest
 from scipy.stats import sem
 
 from experiments import learned_metric
-from experiments.learned_metric import noisy_moons
-from experiments.learned_metric_report import METHODS, NOISE_FEATURES, Settings
+from experiments.learned_metric import METHODS, NOISE_FEATURES, Settings, noisy_moons
 from tests.experiments.commands import check_refused, lines_of
 
 SMALL = ["--jobs", "0", "--levels", "1", "--runs", "2", "--seed", "1001", "--per-class", "30", "--test-size", "200"]

@@ -7,14 +7,15 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 import pvmincq_jax as pvm
 from experiments import penguins
-from experiments.drawn_species import drawn_task
+from experiments.run import tasks
+from experiments.run.tasks import drawn_task
 from pvmincq_jax.adaptation.resampling import first_best
 from pvmincq_jax.baselines import pv_svm
 from tests.experiments.commands import lines_of
 
 
 def test_the_birds_are_those_of_the_package():
-    birds = penguins.load()
+    birds = tasks.load_birds()
     # Complete rows of palmerpenguins 0.1 by species, males and females.
     counts = {species: (int(np.sum(sex > 0)), int(np.sum(sex < 0))) for species, (_, sex) in birds.items()}
     assert counts == {"Adelie": (73, 73), "Chinstrap": (34, 34), "Gentoo": (61, 58)}
@@ -25,16 +26,16 @@ def test_the_birds_are_those_of_the_package():
 
 
 def test_halves_are_disjoint_and_scaled_on_the_source():
-    task = penguins.penguins_task("Adelie", "Chinstrap", 1000)
+    task = tasks.penguins_task("Adelie", "Chinstrap", 1000)
     np.testing.assert_allclose(task.source.mean(axis=0), 0, atol=1e-12)
     np.testing.assert_allclose(task.source.std(axis=0), 1)
-    birds = penguins.load()
+    birds = tasks.load_birds()
     mean, deviation = birds["Adelie"][0].mean(axis=0), birds["Adelie"][0].std(axis=0)
     halves = np.concatenate([task.target, task.test]) * deviation + mean
     order = np.lexsort(halves.T)
     np.testing.assert_allclose(halves[order], birds["Chinstrap"][0][np.lexsort(birds["Chinstrap"][0].T)])
     assert len(task.target) == len(task.test) == len(task.test_labels) == 34
-    other = penguins.penguins_task("Adelie", "Chinstrap", 1001)
+    other = tasks.penguins_task("Adelie", "Chinstrap", 1001)
     assert not np.array_equal(other.test, task.test)
 
 

@@ -7,8 +7,11 @@ import pytest
 from sklearn.datasets import load_breast_cancer, load_digits
 
 import pvmincq_jax as pvm
-from experiments import peers, real_shifts, real_tasks, shift_study
-from experiments.real_tasks import PAIRED, REPORTED, STUDIED
+from experiments import real_shifts
+from experiments.run import peers
+from experiments.run import tasks as real_tasks
+from experiments.run.tasks import PAIRED, REPORTED, STUDIED
+from experiments.studies import shift_study
 
 
 def test_no_task_is_both_studied_and_reported():

@@ -7,9 +7,9 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
-from experiments.cells import Settings
-from experiments.cells import TableCell as Cell
-from experiments.report import Report, as_csv, as_latex, as_markdown, as_text, plot, summarise
+from experiments.run.cells import Settings
+from experiments.run.cells import TableCell as Cell
+from experiments.run.report import Report, as_csv, as_latex, as_markdown, as_text, plot, summarise
 
 FIGURES = {
     ("SVM", "20"): [90.0, 92.0],

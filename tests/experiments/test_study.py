@@ -5,13 +5,14 @@ import json
 import subprocess
 import sys
 from argparse import Namespace
+from importlib import metadata
 from pathlib import Path
 
 import pytest
 
-from experiments import results
-from experiments.results import open_results
-from experiments.study import Study, run_study
+from experiments.run import results
+from experiments.run.results import open_results
+from experiments.run.study import Study, run_study
 from tests.experiments.test_engine import until
 
 CELLS = [("plain", 2), ("plain", 3)]
@@ -101,10 +102,10 @@ run(Path({str(tmp_path)!r}), {cells!r}, jobs=1)
     assert [times(tmp_path, cell) for cell in cells] == [1, 1, 2, 1]
 
 
-def refused(capsys, *arguments, **settings):
+def refused(capsys, *arguments, code=2, **settings):
     with pytest.raises(SystemExit) as stop:
         run(*arguments, **settings)
-    assert stop.value.code == 2
+    assert stop.value.code == code
     return capsys.readouterr().err
 
 
@@ -159,9 +160,43 @@ def test_interrupted(tmp_path, capsys, monkeypatch):
         raise KeyboardInterrupt
 
     run(tmp_path, CELLS[:1])
-    monkeypatch.setattr("experiments.engine._call", stop)
-    assert "the same command goes on from there" in refused(capsys, tmp_path)
+    monkeypatch.setattr("experiments.run.engine._call", stop)
+    assert "the same command goes on from there" in refused(capsys, tmp_path, code=130)
     monkeypatch.undo()
+    assert run(tmp_path).whole().keys() == set(CELLS)
+
+
+@pytest.mark.parametrize(("package", "more"), [("joblib", "--jobs 0 computes in this process"), ("skada", "")])
+def test_a_missing_package_is_named(tmp_path, capsys, monkeypatch, package, more):
+    if package == "joblib":
+        for name in [name for name in sys.modules if name.split(".")[0] == "joblib"]:
+            monkeypatch.delitem(sys.modules, name)
+        monkeypatch.setitem(sys.modules, "joblib", None)
+    else:
+
+        def version(name):
+            if name == "skada":
+                raise metadata.PackageNotFoundError(name)
+            return "1"
+
+        results.package_versions.cache_clear()
+        monkeypatch.setattr(results, "version", version)
+    said = refused(capsys, tmp_path, jobs=1 if package == "joblib" else 0)
+    assert f"error: {package} is not installed: pip install -e '.[experiments]'" in said
+    assert more in said
+
+
+def test_a_full_disk_is_said_and_loses_no_line(tmp_path, capsys):
+    resource = pytest.importorskip("resource")
+    run(tmp_path, CELLS[:1])
+    before = (tmp_path / "results.jsonl").read_bytes()
+    usual = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) + 9, usual[1]))
+    try:
+        assert "File too large" in refused(capsys, tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, usual)
+    assert (tmp_path / "results.jsonl").read_bytes().startswith(before)
     assert run(tmp_path).whole().keys() == set(CELLS)
 
 

@@ -7,10 +7,11 @@ import sys
 import numpy as np
 import pytest
 
-from experiments import cells, methods, table1
-from experiments.cells import Settings, TableCell
-from experiments.methods import METHODS, grid_fingerprint
-from experiments.results import measure
+from experiments import table1
+from experiments.run import cells, methods
+from experiments.run.cells import Settings, TableCell
+from experiments.run.methods import METHODS, grid_fingerprint
+from experiments.run.results import measure
 from pvmincq_jax.datasets import TASKS, draw_moons
 from tests.experiments.commands import lines_of
 
@@ -148,7 +149,7 @@ def test_hindsight_is_reported_and_changes_no_choice():
 
 
 def test_no_figure_where_all_self_labels_are_the_same():
-    shared = {"work": "experiments.cells:compute", "settings": {**SETTINGS, "per_class": 40}, "cache": "off"}
+    shared = {"work": "experiments.run.cells:compute", "settings": {**SETTINGS, "per_class": 40}, "cache": "off"}
     record = measure(shared, TableCell("NN-MinCq", "translation", 0))
     assert record["accuracy"] is None
     assert "same" in record["note"]

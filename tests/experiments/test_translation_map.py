@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from sklearn.neighbors import KNeighborsClassifier
 
-from experiments import translation_map
-from experiments.cells import Settings, compute
+from experiments.run.cells import Settings, compute
+from experiments.studies import translation_map
 from pvmincq_jax.datasets import TRANSLATION, moons_task
 from tests.experiments.commands import lines_of
 

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 import pvmincq_jax as pvm
-from experiments import transport_laws, transport_limits, transport_study
-from experiments.shifts import SHAPES, Shift, draw_shape, first_tasks, large_tasks, second_tasks, shifted_task
+from experiments.run.shifts import SHAPES, Shift, draw_shape, first_tasks, large_tasks, second_tasks, shifted_task
+from experiments.studies import transport_laws, transport_limits, transport_study
 from pvmincq_jax.datasets import draw_moons, moons_task
 from tests.experiments.commands import check_chosen_rule, lines_of
 

@@ -36,13 +36,15 @@ def notebook(monkeypatch, tmp_path):
 
 
 @pytest.mark.usefixtures("one_gamma")
-def test_ten_steps(monkeypatch, tmp_path, capsys, notebook):
+def test_ten_steps(tmp_path, capsys, notebook):
     before = plt.get_fignums()
-    monkeypatch.setattr("sys.argv", ["tutorial", "--task", "30", "--per-class", "10", "--out", str(tmp_path / "new")])
-    names = {"__name__": "__main__", "__doc__": None}
-    for kind, source in notebook:
-        if kind == "code":
-            exec(source, names)
+    names = {"__name__": "__main__"}
+    first, *others = [source for kind, source in notebook if kind == "code"]
+    exec(first, names)
+    names |= {"angle": "30", "per_class": 10, "folder": tmp_path / "new"}
+    for source in others:
+        exec(source, names)
+    plt.close(names["figure"])  # which a notebook shows
     out = capsys.readouterr().out
     assert [int(number) for number in re.findall(r"^ ?(\d+)\. ", out, flags=re.MULTILINE)] == [
         *range(1, 7),
@@ -63,16 +65,19 @@ def test_cells(notebook):
     assert [kind for kind, _ in notebook] == ["markdown", "code"] * 11
     assert notebook[0][1].startswith("PV-MinCq in ten steps")
     assert [text.split(".")[0] for _, text in notebook[2::2]] == [f"## {step}" for step in range(1, 11)]
-    # Nothing of the script is lost: its lines without comments are those of the cells of code.
-    code = ast.unparse(ast.parse("\n".join(source for _, source in notebook[1::2])))
-    assert ast.unparse(ast.parse(TEXT).body[1:]) == code
+    # Nothing of the script is lost but what is for the command line: the other lines are those of the cells of code.
+    code = "\n".join(source for _, source in notebook[1::2])
+    script = re.sub(r"^# %% \[script\]\n.*?(?=^# %%|\Z)", "", TEXT, flags=re.MULTILINE | re.DOTALL)
+    assert ast.unparse(ast.parse(script).body[1:]) == ast.unparse(ast.parse(code))
+    assert len(script) < len(TEXT)
+    assert not any(word in code for word in ("argparse", "options", "__file__", "sys."))
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["--task", "sideways"], "task must be a number of degrees"),
-        (["--per-class", "2"], "--per-class at least 8"),
+        (["--per-class", "2"], "must be a whole number from 8 on"),
         (["--unknown"], "unrecognized arguments"),
     ],
 )

@@ -2,10 +2,13 @@
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import maximum_bipartite_matching
+from scipy.spatial.distance import cdist
 
 import pvmincq_jax as pvm
 from pvmincq_jax.datasets import draw_moons
-from pvmincq_jax.matching import augment, matching
+from pvmincq_jax.matching import matching
 
 
 def test_interchangeable_points_are_treated_alike():
@@ -57,18 +60,29 @@ def test_draws_form_one_series():
     assert dense.sum(axis=0).max() <= 1 + 1e-12
 
 
-@pytest.mark.parametrize("block", [augment.BLOCK, 6000])
-@pytest.mark.parametrize("draws", [1, 4])
-def test_graphs_side_by_side_are_drawn_from_as_alone(draws, block, monkeypatch):
+@pytest.mark.parametrize("edges_per_point", [0, 48])
+@pytest.mark.parametrize("radius", [1e-9, 0.1, 0.3, 0.8, 9.0])
+def test_draws_are_maximum_on_whole_and_on_thin_graphs(radius, edges_per_point, monkeypatch):
+    """From graphs without an edge to complete ones, sizes by SciPy's Hopcroft-Karp."""
+    monkeypatch.setattr(matching, "_WHOLE", edges_per_point)
     rng = np.random.default_rng(12)
-    sizes = [(90, 110), (1, 40), (70, 30), (120, 1)]
-    samples = [(rng.normal(size=(m_s, 2)), rng.normal(size=(m_t, 2))) for m_s, m_t in sizes]
-    # From graphs without an edge to complete ones.
-    graphs = [pvm.radius_graph(*both, radius) for both in samples for radius in (1e-9, 0.1, 0.3, 0.8, 9.0)]
-    alone = [pvm.draw_matchings(graph, draws, seed=3) for graph in graphs]
-    monkeypatch.setattr(matching, "BLOCK", block)
-    together = list(matching.draw_from_each(iter(graphs), draws, 3))
-    assert len(together) == len(graphs)
-    for one, other in zip(together, alone):
-        np.testing.assert_array_equal(one.partners, other.partners)
-        assert (one.pv, one.source_size) == (other.pv, other.source_size)
+    for sizes in [(90, 110), (1, 40), (70, 30), (120, 1)]:
+        source, target = rng.normal(size=(sizes[0], 2)), rng.normal(size=(sizes[1], 2))
+        adjacency = csr_array(cdist(source, target) <= radius)
+        size = np.count_nonzero(maximum_bipartite_matching(adjacency, perm_type="column") >= 0)
+        draws = pvm.draw_matchings(pvm.radius_graph(source, target, radius), 4, seed=3)
+        np.testing.assert_array_equal(np.sum(draws.partners >= 0, axis=1), size)
+        assert draws.pv == pytest.approx(1 - size * (1 / sizes[0] + 1 / sizes[1]) / 2)
+        assert draws.source_size == sizes[0]
+
+
+@pytest.mark.parametrize("edges_per_point", [0, 48])
+def test_thin_graphs_have_the_law_of_whole_ones_on_a_complete_graph(edges_per_point, monkeypatch):
+    """Each of 30 x 30 pairs is drawn alike, also by draws that may fall back on the edges of the first."""
+    monkeypatch.setattr(matching, "_WHOLE", edges_per_point)
+    rng = np.random.default_rng(13)
+    graph = pvm.radius_graph(rng.normal(size=(30, 2)), rng.normal(size=(30, 2)), 99.0)
+    partners = pvm.draw_matchings(graph, 3000, seed=2).partners
+    counts = np.stack([np.bincount(column, minlength=30) for column in partners.T])
+    # Standard deviation sqrt(3000 / 30 * 29 / 30) = 9.8; the largest of 900 is below 4.5 of these.
+    assert np.abs(counts - 100).max() < 4.5 * 9.8

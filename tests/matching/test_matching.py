@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.spatial.distance import cdist
 
 import pvmincq_jax as pvm
-from pvmincq_jax.matching import augment, graph
+from pvmincq_jax.matching import graph, matching
 from pvmincq_jax.matching import space as space_module
 from pvmincq_jax.matching.space import make_space
 
@@ -67,16 +67,16 @@ def test_cardinality_is_that_of_networkx(kind, seed, sizes, share, draw):
     assert found.pv == ((sizes[0] - size) / sizes[0] + (sizes[1] - size) / sizes[1]) / 2
 
 
-@pytest.mark.parametrize("way", ["flow on parts", "flow on the whole", "phases", "cut short"])
+@pytest.mark.parametrize("way", ["whole graph", "thin graph", "very thin graph", "search in blocks"])
 def test_every_way_to_the_maximum(way, monkeypatch):
     changes = {
-        "flow on parts": {"_FEW": 0, "_SAMPLED_PHASES": 2, "_SPARSE": 1},
-        "flow on the whole": {"_SAMPLED_PHASES": 1, "_FULL_PHASES": 0},
-        "phases": {"_FULL_PHASES": 500},
-        "cut short": {"_FEW": 0, "_SAMPLED_PHASES": 1, "_LEVELS": 1, "_SPARSE": 1},
+        "whole graph": {"_WHOLE": 1000},
+        "thin graph": {"_WHOLE": 0},
+        "very thin graph": {"_WHOLE": 0, "_SAMPLED": 1},
+        "search in blocks": {"_WHOLE": 0, "_SAMPLED": 1, "_BLOCK": 100},
     }[way]
     for name, value in changes.items():
-        monkeypatch.setattr(augment, name, value)
+        monkeypatch.setattr(matching, name, value)
     for seed in range(12):
         source, target = _samples(["clustered", "collinear"][seed % 2], np.random.default_rng(seed), (90, 110))
         distances = cdist(source, target)
@@ -151,7 +151,7 @@ def test_every_way_to_a_distance_has_the_same_digits(metric, features, monkeypat
     rows, columns = (part.ravel() for part in np.indices((60, 60)))
     np.testing.assert_array_equal(space.lengths(rows, columns).reshape(60, 60), whole)
     np.testing.assert_array_equal(space.flipped().block(0, 60).T, whole)
-    np.testing.assert_array_equal(space.part(rows[:70:7], columns[:9]).block(0, 10), whole[rows[:70:7]][:, columns[:9]])
+    np.testing.assert_array_equal(space.lengths(rows[:70:7, None], columns[:9]), whole[rows[:70:7]][:, columns[:9]])
     monkeypatch.setattr(space_module, "_TILE", 100)
     np.testing.assert_array_equal(space.block(7, 50), whole[7:50])
     options = {"p": metric} if isinstance(metric, float) else {}

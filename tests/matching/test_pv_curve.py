@@ -11,8 +11,8 @@ from scipy.sparse.csgraph import maximum_flow
 
 import pvmincq_jax as pvm
 from pvmincq_jax.datasets import draw_moons
-from pvmincq_jax.matching import radii as radii_module
-from pvmincq_jax.matching.radii import path_lengths
+from pvmincq_jax.matching import curve as curve_module
+from pvmincq_jax.matching.curve import radii_of_pairs
 from pvmincq_jax.matching.space import make_space
 
 
@@ -153,9 +153,9 @@ def test_radii_by_a_matching_at_every_distance(size, seed, sizes, grid, metric, 
     tiny = {"_SMALL": 2, "_PARTS": (1, 2), "_FAR": 2, "_NEAR": 4, "_EDGES": 8}
     with pytest.MonkeyPatch.context() as patch:
         for name, value in {"small": {}, "tiny": tiny, "large": {**tiny, "_BITS": 0}}[size].items():
-            patch.setattr(radii_module, name, value)
-        np.testing.assert_array_equal(path_lengths(space, every), expected)
-        np.testing.assert_array_equal(path_lengths(space, needed), expected[needed - 1])
+            patch.setattr(curve_module, name, value)
+        np.testing.assert_array_equal(radii_of_pairs(space, every), expected)
+        np.testing.assert_array_equal(radii_of_pairs(space, needed), expected[needed - 1])
 
 
 def _minimum(x, y):
@@ -177,7 +177,7 @@ def test_radii_of_larger_samples(kind):
     distances = space.block(0, len(source))
     rows = min(distances.shape)
     needed = np.unique((np.array([0.01, 0.3, 0.5, 0.7, 0.71, 0.9, 0.98, 1.0]) * rows).astype(int))
-    for pairs, radius in zip(needed, path_lengths(space, needed)):
+    for pairs, radius in zip(needed, radii_of_pairs(space, needed)):
         assert np.any(distances == radius)
         assert _size(distances, radius) >= pairs > _size(distances, np.nextafter(radius, -1))
     assert pvm.bottleneck_radius(target, source) == radius

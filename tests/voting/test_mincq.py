@@ -10,7 +10,8 @@ import pytest
 from scipy import sparse
 
 import pvmincq_jax as pvm
-from pvmincq_jax.voting.factor import leading_rank, leading_rows_do
+from pvmincq_jax.voting.factor import leading_rank
+from pvmincq_jax.voting.program import solve_mincq
 from pvmincq_jax.voting.qp import _lower_product
 from tests.problems import KINDS, Problem, clarabel_objective, moments, random_problem
 
@@ -288,12 +289,14 @@ def test_leading_rows_are_taken_where_they_are_enough() -> None:
     rank, lead = factor.right.shape[0], leading_rank(factor)
     largest = float(pvm.max_margin(votes, labels))
     margins = np.array([1e-6, 1e-5, 0.1, 0.9]) * largest
-    enough = [
-        bool(leading_rows_do(np.asarray(factor.left)[:, lead:] / np.sqrt(len(votes)), len(votes), margin))
-        for margin in margins
-    ]
     assert lead < rank
-    assert enough == [False, False, True, True]
+    quick = [
+        solve_mincq(
+            votes, labels, mu, np.full(220, 1 / 220), np.ones(220, bool), factor, "interior_point", "quick", lead=lead
+        )
+        for mu in margins
+    ]
+    assert [float(one.kkt_residual) < 1e-9 for one in quick] == [False, False, True, True]
     inside = jax.jit(jax.vmap(lambda margin: pvm.mincq(votes, labels, margin)))
     whole = jax.jit(lambda factor: jax.vmap(lambda margin: pvm.mincq(votes, labels, margin, factor=factor))(margins))
     reference = whole(factor)

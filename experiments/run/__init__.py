@@ -1,0 +1,1 @@
+"""How cells are computed, kept and printed: what the commands share."""

@@ -1,0 +1,136 @@
+"""What has changed between two domains: class shares against a closed form and SciPy, the test by simulation."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import minimize
+from scipy.spatial.distance import cdist
+
+import pvmincq_jax as pvm
+
+
+def gaussian_task(rng, sizes, target_sizes, moved=0.0, features=2):
+    """A class per entry of sizes, centred on the first axis at 0, 2, 4 and so on; the target moves along the second."""
+    samples = []
+    for counts in (sizes, target_sizes):
+        numbers = np.repeat(np.arange(len(counts)), counts)
+        points = rng.normal(size=(len(numbers), features))
+        points[:, 0] += 2 * numbers
+        samples.append((points, numbers))
+    (source, labels), (target, _) = samples
+    target[:, 1] += moved
+    return source, labels, target
+
+
+def energy(source, labels, target, shares):
+    """The squared energy distance, written out."""
+    classes = [source[labels == c] for c in np.unique(labels)]
+    across = np.array([cdist(one, target).mean() for one in classes])
+    between = np.array([[cdist(one, two).mean() for two in classes] for one in classes])
+    return 2 * shares @ across - shares @ between @ shares - cdist(target, target).mean()
+
+
+@settings(max_examples=20, deadline=None)
+@given(seed=st.integers(0, 10**6), share=st.sampled_from([0, 3, 10, 20]), moved=st.sampled_from([0.0, 1.0, 9.0]))
+def test_two_classes_have_a_closed_form(seed, share, moved):
+    source, labels, target = gaussian_task(np.random.default_rng(seed), [12, 18], [20 - share, share], moved)
+    found = pvm.label_shift(source, 2 * labels - 1, target, draws=1)
+    # D(p) is a parabola of the second share: through three of its points, and its lowest one in [0, 1].
+    ends = [energy(source, labels, target, np.array([1 - p, p])) for p in (0.0, 0.5, 1.0)]
+    curve = np.polyfit([0.0, 0.5, 1.0], ends, 2)
+    best = np.clip(-curve[1] / (2 * curve[0]), 0, 1)
+    np.testing.assert_allclose(found.shares, [1 - best, best], atol=1e-9)
+    assert found.distance == pytest.approx(np.polyval(curve, best), abs=1e-9)
+
+
+@pytest.mark.parametrize("counts", [[20, 0, 5], [3, 9, 20], [0, 0, 30, 0], [4, 8, 0, 2, 16, 3]])
+def test_many_classes_against_scipy(counts):
+    source, labels, target = gaussian_task(np.random.default_rng(4), [10] * len(counts), counts, 0.5)
+    found = pvm.label_shift(source, labels, target, draws=1)
+    assert found.shares.sum() == pytest.approx(1)
+    assert np.all(found.shares >= 0)
+    assert found.distance == pytest.approx(energy(source, labels, target, found.shares), abs=1e-9)
+    scipy = minimize(
+        lambda p: energy(source, labels, target, p),
+        np.full(len(counts), 1 / len(counts)),
+        bounds=[(0, 1)] * len(counts),
+        constraints={"type": "eq", "fun": lambda p: p.sum() - 1},
+        options={"ftol": 1e-12},
+    )
+    np.testing.assert_allclose(found.shares, scipy.x, atol=1e-3)
+    assert found.distance <= scipy.fun + 1e-9
+
+
+def test_neither_rows_nor_names_nor_origin_matter():
+    rng = np.random.default_rng(7)
+    source, labels, target = gaussian_task(rng, [20, 25, 15], [10, 30, 5])
+    found = pvm.label_shift(source, labels, target, draws=50, seed=3)
+    rows, columns = rng.permutation(60), rng.permutation(45)
+    again = pvm.label_shift(source[rows], np.array(["a", "b", "c"])[labels[rows]], target[columns], draws=50, seed=3)
+    np.testing.assert_allclose(again.shares, found.shares, atol=1e-12)
+    assert again.p_value == found.p_value
+    moved = pvm.label_shift(source + 100, labels, target + 100, draws=50, seed=3)
+    np.testing.assert_allclose(moved.shares, found.shares, atol=1e-6)
+    assert moved.distance == pytest.approx(found.distance)
+
+
+def test_large_samples_are_looked_at_in_part():
+    rng = np.random.default_rng(8)
+    source, labels, target = gaussian_task(rng, [6000, 30], [400, 2600])
+    found = pvm.label_shift(source, labels, target)
+    assert found.p_value > 0.05
+    np.testing.assert_allclose(found.shares, [400 / 3000, 2600 / 3000], atol=0.1)
+    rows = rng.permutation(6030)
+    np.testing.assert_array_equal(pvm.label_shift(source[rows], labels[rows], target).shares, found.shares)
+
+
+def test_equal_points():
+    # Copies of one point, and a sample that is its own target.
+    same = pvm.label_shift(np.zeros((6, 2)), [0, 0, 0, 1, 1, 1], np.zeros((4, 2)), draws=20)
+    assert same.distance == 0
+    assert same.p_value == 1
+    source, labels, _ = gaussian_task(np.random.default_rng(9), [20, 40], [1, 1])
+    own = pvm.label_shift(source, labels, source, draws=20)
+    np.testing.assert_allclose(own.shares, [1 / 3, 2 / 3], atol=1e-6)
+    assert own.distance == pytest.approx(0, abs=1e-12)
+    assert own.p_value == 1
+
+
+def rejected(times, seed, **task):
+    """How often p is at most .05."""
+    rng = np.random.default_rng(seed)
+    found = [pvm.label_shift(*gaussian_task(rng, **task), draws=99, seed=i).p_value for i in range(times)]
+    return np.mean(np.array(found) <= 0.05)
+
+
+def test_level_and_power():
+    # Of 60 tests of level .05, more than 7 reject once in 100 times.
+    assert rejected(60, 0, sizes=[30, 30], target_sizes=[50, 10]) <= 7 / 60
+    assert rejected(20, 1, sizes=[30, 30], target_sizes=[50, 10], moved=1.0) >= 0.9
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("sizes", "target_sizes", "features"),
+    [([20, 20], [20, 20], 2), ([50, 50], [90, 10], 2), ([60, 60], [60, 60], 50), ([40, 40, 40], [100, 10, 5], 3)],
+)
+def test_level_over_many_draws(sizes, target_sizes, features):
+    task = {"sizes": sizes, "target_sizes": target_sizes, "features": features}
+    # Three standard errors above .05.
+    assert rejected(600, 2, **task) <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / 600)
+    assert rejected(100, 3, moved=1.0 if features < 9 else 3.0, **task) >= 0.8
+
+
+def test_bad_input():
+    source, labels, target = gaussian_task(np.random.default_rng(0), [5, 5], [5, 5])
+    with pytest.raises(ValueError, match="source_labels must hold two classes or more; every label is 3"):
+        pvm.label_shift(source, np.full(10, 3), target)
+    with pytest.raises(ValueError, match="source_labels must have one entry per sample point"):
+        pvm.label_shift(source, labels[:4], target)
+    with pytest.raises(ValueError, match="same number of features"):
+        pvm.label_shift(source, labels, target[:, :1])
+    with pytest.raises(ValueError, match="NaN or infinite"):
+        pvm.label_shift(source, labels, target * np.nan)
+    with pytest.raises(ValueError, match="draws must be at least 1"):
+        pvm.label_shift(source, labels, target, draws=0)
