@@ -48,7 +48,10 @@ class Choice(NamedTuple):
 def least(scores: np.ndarray) -> np.ndarray:
     """The points of least score, all those that are equal up to rounding: indices ``[points, axes]``."""
     if not np.any(np.isfinite(scores)):
-        raise ValueError("scores hold no finite number: no point of the grid can be chosen")
+        raise ValueError(
+            "scores hold no finite number: no point of the grid can be chosen. Give smaller margins, larger radii, or "
+            "another criterion"
+        )
     able = np.where(np.isfinite(scores), scores, np.inf)
     return np.argwhere(able <= np.min(able) + _EQUAL)
 

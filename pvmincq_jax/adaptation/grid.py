@@ -36,6 +36,9 @@ _SPARE = 8
 # Numbers of small samples that are kept at a time, 256 MB, and on an accelerator, which solves them side by side, 1 GB.
 _SAMPLES, _BATCH = 1 << 25, 1 << 27
 
+# Roundings of the votes that a largest margin has to be above.
+_ROUNDED = 64
+
 
 class Problems(NamedTuple):
     """Samples of as many points and voters each, one a row.
@@ -242,6 +245,10 @@ def _small(
     parts = functools.partial(_read, blocks, labels, weights, mask)
     second, first, square = moments(parts())
     mu_max = float(np.mean(np.abs(first)))
+    if mu_max <= _ROUNDED * np.finfo(blocks.dtype).eps * float(np.sqrt(np.mean(np.diag(second)))):
+        # The labels of all voters cancel, but for rounding: no margin can be had.
+        nothing = SmallSample(np.zeros((1, len(first))), np.zeros(1))
+        return _Problem(nothing, np.flatnonzero(mask), np.ones_like(margins), "quick")
     mu = margins * mu_max if unit == "fraction" else margins
     least = float(np.min(mu, where=(mu > 0) & (mu <= mu_max), initial=mu_max))
     sample = None

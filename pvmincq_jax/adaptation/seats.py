@@ -79,7 +79,8 @@ def seat_moved(voters: VoterKind, transport: Transport, most: int, seed: int) ->
     """
     moved, matched = np.asarray(transport.moved), np.asarray(transport.weights) > 0
     if not on_points(voters):
-        return moved, None
+        # Points that have all moved to one place tell nothing of where thresholds should be.
+        return (moved if np.any(np.ptp(moved, axis=0) > 0) else np.asarray(transport.source)), None
     if len(moved) <= check_count("most_voters", most, 1):
         return moved, matched
     rows = np.flatnonzero(matched)

@@ -137,7 +137,9 @@ def stump_thresholds(x: ArrayLike, per_feature: int = 10) -> tuple[np.ndarray, n
         features.append(np.full(gaps.size, feature))
         thresholds.append(gaps)
     if not sum(t.size for t in thresholds):
-        raise ValueError("x is constant in every feature: there is no threshold to place")
+        raise ValueError(
+            "x is constant in every feature: there is no threshold to place, and no vote for voters='stumps'"
+        )
     return np.concatenate(features), np.concatenate(thresholds)
 
 
