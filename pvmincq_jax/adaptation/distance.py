@@ -7,8 +7,13 @@ smooth and computed on the mapped samples, whose scale is held fixed:
 
 The last two alone would be least for a map under which both samples coincide, whatever their classes. The first keeps
 the classes of the source apart. No target label is used anywhere.
+
+A map of low rank looks for a subspace in which nothing has changed between the domains. The objective has many minima
+there, one for each direction in which the samples happen to look alike: so it starts in several, and R_S + PV, the
+paper's rule, tells where it ended.
 """
 
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 import jax
@@ -17,6 +22,7 @@ import numpy as np
 import optax
 
 from pvmincq_jax._checks import check_count, check_points, check_positive, check_same_dimension, read_task
+from pvmincq_jax._samples import canonical_order
 from pvmincq_jax._types import Array, ArrayLike, precision
 from pvmincq_jax.matching.matching import perturbed_variation
 from pvmincq_jax.matching.soft import soft_eps_h, soft_matching
@@ -26,6 +32,11 @@ from pvmincq_jax.voting.voters import rbf_votes
 __all__ = ["LearnedMap", "LinearMap", "apply_map", "learn_map", "own_c_bound"]
 
 MapForm = Literal["diagonal", "full", "low_rank"]
+
+# Points of a domain that gradients are taken from, and that maps are judged on.
+_LEARNT_FROM, _JUDGED_ON = 150, 1000
+# Iterations of Sinkhorn.
+_ITERATIONS = 60
 
 
 class LinearMap(NamedTuple):
@@ -103,24 +114,46 @@ class MapTerms(NamedTuple):
     eps_h: Any
 
 
+class MapOptions(NamedTuple):
+    """What `learn_map` does; each as there."""
+
+    radius: float
+    gamma: float
+    temperature: float
+    pv_weight: float
+    eps_h_weight: float
+    steps: int
+    learning_rate: float
+    starts: int
+
+
+# Weights of features trade PV for a low C-bound. A subspace is to have next to no PV, and a wrong start ends elsewhere.
+_FEATURES = MapOptions(0.25, 20.0, 0.2, 0.3, 0.3, 200, 0.05, 1)
+_SUBSPACE = MapOptions(0.1, 20.0, 0.1, 3.0, 0.0, 40, 0.1, 8)
+
+
 class LearnedMap(NamedTuple):
     """What `learn_map` returns.
 
     Attributes:
-      map: the learned `LinearMap`.
-      start: where it started: every feature over its standard deviation, at the same scale.
+      map: the learned `LinearMap`, of least R_S + PV among all starts and ranks.
+      start: every feature over its standard deviation, at the same scale: what learning is compared with.
       radius: of the PV, in the distance of the map.
       pv: the exact perturbed variation at that radius, of the samples under the map.
-      start_pv: the same under ``start``.
+      risk: R_S under the map, of the source's own vote, each point judged by the others, see `own_c_bound`.
+      start_pv: PV under ``start``.
       history: `MapTerms` before each step and after the last ``[steps + 1]``.
+      others: where all starts ended, the map itself first: a `LinearMap`, R_S and PV of each, by R_S + PV.
     """
 
     map: LinearMap
     start: LinearMap
     radius: float
     pv: float
+    risk: float
     start_pv: float
     history: MapTerms
+    others: tuple[tuple[LinearMap, float, float], ...]
 
 
 class _Task(NamedTuple):
@@ -146,36 +179,57 @@ def _matrix(parameters: Array, covariance: Array) -> Array:
     return matrix / jnp.sqrt(2 * jnp.sum((matrix @ covariance) * matrix))
 
 
-def _objective(parameters: Array, task: _Task) -> tuple[Array, MapTerms]:
+def _objective(parameters: Array, task: _Task, with_eps_h: bool) -> tuple[Array, MapTerms]:
     matrix = _matrix(parameters, task.covariance)
     source, target = task.source @ matrix.T, task.target @ matrix.T
     bound = own_c_bound(source, task.labels, task.gamma)
-    found = soft_matching(source, target, task.radius, task.temperature)
-    votes = rbf_votes(source, source, task.gamma), rbf_votes(target, source, task.gamma)
-    moved = soft_eps_h(*votes, found.pair_weights)
-    loss = bound + task.pv_weight * found.pv + task.eps_h_weight * moved
-    return loss, MapTerms(loss, bound, found.pv, moved)
+    matching = soft_matching(source, target, task.radius, task.temperature, _ITERATIONS)
+    moved = jnp.zeros_like(bound)
+    if with_eps_h:
+        votes = rbf_votes(source, source, task.gamma), rbf_votes(target, source, task.gamma)
+        moved = soft_eps_h(*votes, matching.pair_weights)
+    loss = bound + task.pv_weight * matching.pv + task.eps_h_weight * moved
+    return loss, MapTerms(loss, bound, matching.pv, moved)
 
 
-def _follow(parameters: np.ndarray, task: _Task, rates: np.ndarray) -> tuple[np.ndarray, MapTerms]:
-    """Adam, one step per rate; the parameters reached, and the terms before each step and after the last."""
-    reached, history = _steps(jnp.asarray(parameters), task, jnp.asarray(rates, parameters.dtype))
-    return np.asarray(reached), jax.tree.map(np.asarray, history)
+@partial(jax.jit, static_argnames=("steps", "with_eps_h"))
+def _descend(starts: Array, task: _Task, rate: Array, steps: int, with_eps_h: bool) -> tuple[Array, MapTerms]:
+    """Adam from each start; the maps reached, and the terms before each step and after the last."""
+    optimiser = optax.adam(optax.cosine_decay_schedule(rate, steps))
+
+    def descend(parameters: Array) -> tuple[Array, MapTerms]:
+        def step(carry: tuple[Array, Any], _: None) -> tuple[tuple[Array, Any], MapTerms]:
+            point, state = carry
+            slope, terms = jax.grad(_objective, has_aux=True)(point, task, with_eps_h)
+            updates, state = optimiser.update(slope, state)
+            return (optax.apply_updates(point, updates), state), terms
+
+        (reached, _), history = jax.lax.scan(step, (parameters, optimiser.init(parameters)), None, length=steps)
+        last = _objective(reached, task, with_eps_h)[1]
+        return _matrix(reached, task.covariance), jax.tree.map(jnp.append, history, last)
+
+    return jax.vmap(descend)(starts)
 
 
-@jax.jit
-def _steps(parameters: Array, task: _Task, rates: Array) -> tuple[Array, MapTerms]:
-    optimiser = optax.scale_by_adam()
+def _starts(form: MapForm, rank: int, features: int, count: int, rng: np.random.Generator) -> np.ndarray:
+    """Parameters to start from: all features alike, and then at random; or in directions that are spread."""
+    if form != "low_rank":
+        even = np.ones(features) if form == "diagonal" else np.eye(features)
+        return np.stack([even, *(even + 0.5 * rng.normal(size=even.shape) for _ in range(count - 1))])
+    turns = [np.linalg.qr(rng.normal(size=(features, features)))[0] for _ in range(-(-count // features))]
+    return np.stack([np.roll(turn, -first, axis=0)[:rank] for turn in turns for first in range(features)][:count])
 
-    def step(carry: tuple[Array, Any], rate: Array) -> tuple[tuple[Array, Any], MapTerms]:
-        point, state = carry
-        slope, terms = jax.grad(_objective, has_aux=True)(point, task)
-        update, state = optimiser.update(slope, state)
-        return (point - rate * update, state), terms
 
-    (reached, _), history = jax.lax.scan(step, (parameters, optimiser.init(parameters)), rates)
-    last = _objective(reached, task)[1]
-    return reached, jax.tree.map(lambda many, one: jnp.append(many, one), history, last)
+def _some(points: np.ndarray, most: int, rng: np.random.Generator, labels: np.ndarray | None = None) -> np.ndarray:
+    """At most so many rows, at random, whatever their order."""
+    order = canonical_order(points, labels)
+    return order if len(order) <= most else rng.permutation(order)[:most]
+
+
+def own_risk(source: np.ndarray, labels: np.ndarray, gamma: float) -> float:
+    """The risk of the vote of `own_c_bound`: the share of points that the others call wrong."""
+    votes = np.asarray(rbf_votes(source, source, gamma))
+    return float(np.mean(~((votes @ labels - labels) * labels > 0)))
 
 
 def learn_map(
@@ -183,95 +237,104 @@ def learn_map(
     source_labels: ArrayLike,
     target: ArrayLike,
     *,
-    form: MapForm = "diagonal",
-    rank: int = 2,
-    radius: float = 0.25,
-    gamma: float = 20.0,
-    temperature: float = 0.2,
-    pv_weight: float = 0.3,
-    eps_h_weight: float = 0.3,
-    steps: int = 200,
-    learning_rate: float = 0.05,
+    form: MapForm = "low_rank",
+    rank: int | None = None,
+    radius: float | None = None,
+    gamma: float | None = None,
+    temperature: float | None = None,
+    pv_weight: float | None = None,
+    eps_h_weight: float | None = None,
+    steps: int | None = None,
+    learning_rate: float | None = None,
+    starts: int | None = None,
+    seed: int = 0,
 ) -> LearnedMap:
     """Learns a distance for the adaptation from source to target, by Adam on the objective of this module (section 5).
 
     Lengths have a unit: the root mean squared distance between two points of one domain is 1 under every map, the
     learned one and those on the way. Without a fixed scale, the PV would fall by shrinking everything. Features enter
-    over their standard deviations, so their units do not matter. Nothing is random.
+    over their standard deviations, so their units do not matter.
 
     Map the source, the target and all new points, and go on as before, with voters on mapped points; or pass
     ``metric=learned.map.mahalanobis`` to match by the learned distance and keep the voters as they are.
 
     Args:
-      source, source_labels, target: ``[m_s, d]``, ``[m_s]`` in {-1, +1}, and ``[m_t, d]``, without labels.
-      form: "diagonal" weighs the features; "full" is any ``[d, d]`` map; "low_rank" any ``[rank, d]`` map, which takes
-        the first half of the steps as a full one and then keeps the directions of largest variance.
-      rank: of the low-rank form, from 1 to d.
-      radius: of the soft PV, in that unit.
-      gamma: of the voters in both other terms, in that unit.
-      temperature: of the soft PV.
-      pv_weight: of the soft PV beside the C-bound; 0 leaves it out.
-      eps_h_weight: of the soft eps_H.
-      steps: of Adam.
-      learning_rate: of the first step; it falls to 0 as a cosine.
+      source, source_labels, target: ``[m_s, d]``, ``[m_s]`` in {-1, +1}, and ``[m_t, d]``, without labels. A form of
+        low rank takes gradients from at most 150 points of each domain, and judges the maps on at most 1 000.
+      form: "low_rank" is any ``[rank, d]`` map, a subspace in which the domains look alike; "diagonal" weighs the
+        features; "full" is any ``[d, d]`` map.
+      rank: of the low-rank form, from 1 to d; None for 1 and 2, whichever has the smaller R_S + PV.
+      radius: of the soft PV, in that unit; None for 0.1, or 0.25 in the other forms.
+      gamma: of the voters in both other terms, in that unit; None for 20.
+      temperature: of the soft PV; None for 0.1, or 0.2.
+      pv_weight: of the soft PV beside the C-bound; 0 leaves it out; None for 3, or 0.3.
+      eps_h_weight: of the soft eps_H; None for 0, or 0.3.
+      steps: of Adam; None for 40, or 200.
+      learning_rate: of the first step, it falls to 0 as a cosine; None for 0.1, or 0.05.
+      starts: how many; None for 8 directions, or 1. The first start of the other forms has all features alike.
+      seed: of the starts, and of the points where there are more.
 
     Returns: a `LearnedMap`.
 
     Example:
       >>> rng = np.random.default_rng(0)
       >>> labels = np.repeat([1.0, -1.0], 20)
-      >>> source, target = (np.column_stack([labels, np.zeros((40, 3))]) + rng.normal(0, 0.3, (40, 4)) for _ in "st")
-      >>> learned = learn_map(source, labels, target, steps=60)
-      >>> print(bool(learned.history.loss[-1] < learned.history.loss[0]), bool(learned.pv < learned.start_pv))
-      True True
+      >>> source, target = (np.column_stack([labels, np.zeros((40, 2))]) + rng.normal(0, 0.3, (40, 3)) for _ in "st")
+      >>> target[:, 1:] += 2.0
+      >>> learned = learn_map(source, labels, target, rank=1)
+      >>> print(np.argmax(np.abs(learned.map.matrix)), learned.pv < learned.start_pv, learned.risk)
+      0 True 0.0
     """
     source, labels, target = read_task(source, source_labels, target)
-    features = np.shape(source)[1]
+    features, dtype = source.shape[1], source.dtype
     if form not in ("diagonal", "full", "low_rank"):
         raise ValueError(f"form must be 'diagonal', 'full' or 'low_rank'; it is {form!r}")
-    if form == "low_rank" and check_count("rank", rank, 1) > features:
+    if form == "low_rank" and rank is not None and check_count("rank", rank, 1) > features:
         raise ValueError(f"rank must be at most the number of features, {features}; it is {rank}")
-    steps = check_count("steps", steps, 2)
-    for name, value in (("radius", radius), ("gamma", gamma), ("temperature", temperature)):
-        check_positive(name, value)
-    check_positive("learning_rate", learning_rate)
-    for name, value in (("pv_weight", pv_weight), ("eps_h_weight", eps_h_weight)):
-        if not (np.isfinite(value) and value >= 0):
-            raise ValueError(f"{name} must be finite and not negative; it is {value}")
-    dtype = source.dtype
+    asked = (radius, gamma, temperature, pv_weight, eps_h_weight, steps, learning_rate, starts)
+    usual = _SUBSPACE if form == "low_rank" else _FEATURES
+    options = MapOptions(*(value if one is None else one for one, value in zip(asked, usual)))  # type: ignore[arg-type]
+    _check_options(options)
+    rng = np.random.default_rng(check_count("seed", seed, 0))
     deviation = np.sqrt((np.var(source, axis=0) + np.var(target, axis=0)) / 2)
     if not np.any(deviation > 0):
         raise ValueError("source and target are constant in every feature: there is no distance to learn")
     deviation = np.where(deviation > 0, deviation, 1)
     covariances = [np.atleast_2d(np.cov(sample / deviation, rowvar=False, ddof=0)) for sample in (source, target)]
-    scalars = (np.asarray(v, dtype) for v in (radius, gamma, temperature, pv_weight, eps_h_weight))
-    task = _Task(
-        source / deviation,
-        labels,
-        target / deviation,
-        np.mean(covariances, axis=0).astype(dtype),
-        *scalars,
-    )
-    rates = learning_rate * (1 + np.cos(np.pi * np.arange(steps) / steps)) / 2
+    covariance = np.mean(covariances, axis=0).astype(dtype)
+    most = _LEARNT_FROM if form == "low_rank" else max(len(source), len(target))
+    rows, columns = _some(source, most, rng, labels), _some(target, most, rng)
+    scalars = (np.asarray(value, dtype) for value in options[:5])
+    task = _Task(source[rows] / deviation, labels[rows], target[columns] / deviation, covariance, *scalars)
+    ranks = [rank or 1] if rank is not None or form != "low_rank" else [k for k in (1, 2) if k == 1 or k < features]
+    rows, columns = _some(source, _JUDGED_ON, rng, labels), _some(target, _JUDGED_ON, rng)
+    ends = []
     with precision(dtype):
-        if form == "low_rank":
-            first, early = _follow(np.eye(features, dtype=dtype), task, rates[: steps // 2])
-            reached, late = _follow(_leading(first, task.covariance, rank), task, rates[steps // 2 :])
-            # The terms after the last full step are dropped for those of the truncated map at the same step.
-            history = jax.tree.map(lambda one, two: np.concatenate([one[:-1], two]), early, late)
-        else:
-            begin = np.ones(features, dtype) if form == "diagonal" else np.eye(features, dtype=dtype)
-            reached, history = _follow(begin, task, rates)
-        matrices = [np.asarray(_matrix(jnp.asarray(p), task.covariance)) for p in (reached, np.ones(features, dtype))]
-    maps = [LinearMap(matrix / deviation) for matrix in matrices]
-    values = [
-        perturbed_variation(source @ one.matrix.T, target @ one.matrix.T, radius)  # type: ignore[union-attr]
-        for one in maps
-    ]
-    return LearnedMap(maps[0], maps[1], float(radius), values[0], values[1], history)
+        even = LinearMap(np.asarray(_matrix(jnp.ones(features, dtype), covariance)) / deviation)
+        for count in ranks:
+            begin = _starts(form, count, features, options.starts, rng).astype(dtype)
+            rate = np.asarray(options.learning_rate, dtype)
+            matrices, history = _descend(begin, task, rate, options.steps, options.eps_h_weight > 0)
+            for place, matrix in enumerate(np.asarray(matrices)):
+                linear = LinearMap(matrix / deviation)
+                images = source[rows] @ linear.matrix.T, target[columns] @ linear.matrix.T  # type: ignore[union-attr]
+                risk = own_risk(images[0], labels[rows], options.gamma)
+                terms = jax.tree.map(lambda values, place=place: np.asarray(values[place]), history)
+                ends.append((linear, risk, perturbed_variation(*images, options.radius), terms))
+    ends.sort(key=lambda end: end[1] + end[2])
+    best, risk, pv, terms = ends[0]
+    start_pv = perturbed_variation(source[rows] @ even.matrix.T, target[columns] @ even.matrix.T, options.radius)  # type: ignore[union-attr]
+    others = tuple(end[:3] for end in ends)
+    return LearnedMap(best, even, float(options.radius), pv, risk, start_pv, terms, others)
 
 
-def _leading(matrix: np.ndarray, covariance: np.ndarray, rank: int) -> np.ndarray:
-    """The directions ``[rank, d]`` in which points have the largest variance under a map."""
-    _, vectors = np.linalg.eigh(matrix @ covariance @ matrix.T)
-    return vectors[:, ::-1][:, :rank].T @ matrix
+def _check_options(options: MapOptions) -> None:
+    """Lengths and rates are above 0, weights not below it, and there is a step to take."""
+    for name in ("radius", "gamma", "temperature", "learning_rate"):
+        check_positive(name, getattr(options, name))
+    for name in ("pv_weight", "eps_h_weight"):
+        value = getattr(options, name)
+        if not (np.isfinite(value) and value >= 0):
+            raise ValueError(f"{name} must be finite and not negative; it is {value}")
+    check_count("steps", options.steps, 2)
+    check_count("starts", options.starts, 1)

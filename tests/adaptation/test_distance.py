@@ -148,7 +148,7 @@ def task():
 
 @pytest.fixture(scope="module")
 def diagonal(task):
-    return pvm.learn_map(*task, steps=STEPS)
+    return pvm.learn_map(*task, form="diagonal", steps=STEPS)
 
 
 def mean_square(points):
@@ -159,7 +159,8 @@ def mean_square(points):
 @pytest.mark.parametrize("form", ["diagonal", "full", "low_rank"])
 def test_learning_keeps_the_scale_and_lowers_the_objective(task, form):
     source, labels, target = task
-    learned = pvm.learn_map(*task, form=form, steps=STEPS)
+    weights = {"pv_weight": 0.3, "eps_h_weight": 0.3, "radius": 0.25, "temperature": 0.2}
+    learned = pvm.learn_map(*task, form=form, steps=STEPS, rank=2 if form == "low_rank" else None, **weights)
     matrix = np.asarray(learned.map.matrix)
     assert matrix.shape == ((2, 4) if form == "low_rank" else (4, 4))
     for linear in (learned.map, learned.start):
@@ -185,13 +186,61 @@ def test_learning_keeps_the_scale_and_lowers_the_objective(task, form):
     assert spread[0] > 0.6 * spread.sum()
 
 
+def turned_task(seed, features=2, points=120):
+    """Classes that lie as in the source in one hidden direction, and elsewhere than in the source in all others."""
+    rng = np.random.default_rng(seed)
+    turn, _ = np.linalg.qr(rng.normal(size=(features, features)))
+    samples = []
+    for away in (0.0, 3.0):
+        labels = rng.permutation(np.repeat([1.0, -1.0], points // 2))
+        hidden = rng.normal(size=(points, features)) * 0.6 + away
+        hidden[:, 0] = labels + 0.4 * rng.normal(size=points)
+        # In the source, another direction tells the classes apart better still.
+        hidden[:, 1] += 2 * labels * (away == 0)
+        samples.append((hidden @ turn.T, labels))
+    (source, labels), (target, truth) = samples
+    return source, labels, target, truth, turn[:, 0]
+
+
+@pytest.mark.parametrize(("seed", "features"), [(0, 2), (1, 2), (2, 2), (3, 4)])
+def test_the_invariant_direction_is_found(seed, features):
+    source, labels, target, truth, direction = turned_task(seed, features)
+    learned = pvm.learn_map(source, labels, target, rank=1)
+    found = np.asarray(learned.map.matrix)[0]
+    # Not the least of all directions for the source, but the one that has not changed.
+    assert abs(found @ direction) > 0.95 * np.linalg.norm(found)
+    votes = np.exp(-20 * cdist(target @ found[:, None], source @ found[:, None]) ** 2) @ labels
+    assert np.mean(votes * truth > 0) > 0.95
+
+
+def test_starts_are_told_apart_by_risk_and_pv():
+    source, labels, target, *_ = turned_task(0)
+    learned = pvm.learn_map(source, labels, target, starts=4)
+    assert len(learned.others) == 4
+    sums = []
+    for linear, risk, pv in learned.others:
+        images = source @ linear.matrix.T, target @ linear.matrix.T
+        votes = np.exp(-20 * cdist(images[0], images[0], "sqeuclidean"))
+        np.fill_diagonal(votes, 0)
+        assert risk == pytest.approx(np.mean(votes @ labels * labels <= 0))
+        assert pv == pytest.approx(exact_pv(*images, learned.radius))
+        sums.append(risk + pv)
+    assert sums == sorted(sums)
+    assert learned.risk + learned.pv == sums[0]
+    # Rows may come in any order; of three features, both ranks are tried.
+    order = np.random.default_rng(5).permutation(len(source))
+    again = pvm.learn_map(source[order], labels[order], target, starts=4)
+    np.testing.assert_allclose(again.map.matrix, learned.map.matrix, atol=1e-6)
+    wide = pvm.learn_map(*turned_task(1, 3, 40)[:3], starts=3, steps=2)
+    assert sorted(linear.matrix.shape[0] for linear, _, _ in wide.others) == [1, 1, 1, 2, 2, 2]
+
+
 def test_units_origin_and_order_of_rows_do_not_matter(task, diagonal):
     source, labels, target = task
     scales, shift = np.array([3.0, 1e-3, 1.0, 40.0]), np.array([5.0, -2.0, 0.0, 7.0])
     rows, columns = np.random.default_rng(0).permutation(40), np.random.default_rng(1).permutation(40)
-    moved = pvm.learn_map(
-        (source * scales + shift)[rows], labels[rows], (target * scales + shift)[columns], steps=STEPS
-    )
+    given = (source * scales + shift)[rows], labels[rows], (target * scales + shift)[columns]
+    moved = pvm.learn_map(*given, form="diagonal", steps=STEPS)
     np.testing.assert_allclose(np.abs(moved.map.matrix * scales), np.abs(diagonal.map.matrix), atol=1e-6)
     assert moved.pv == diagonal.pv
 
@@ -207,14 +256,15 @@ def test_turned_features_need_a_full_map(task):
 
 def test_float32_stays_float32(task, diagonal):
     source, labels, target = task
-    learned = pvm.learn_map(source.astype(np.float32), labels, target.astype(np.float32), steps=STEPS)
+    narrow = source.astype(np.float32), labels, target.astype(np.float32)
+    learned = pvm.learn_map(*narrow, form="diagonal", steps=STEPS)
     assert learned.map.matrix.dtype == learned.history.loss.dtype == np.float32
     assert learned.history.loss[-1] == pytest.approx(diagonal.history.loss[-1], abs=1e-2)
 
 
 def test_weights_trade_the_terms_against_each_other(task, diagonal):
-    alone = pvm.learn_map(*task, steps=STEPS, pv_weight=0, eps_h_weight=0)
-    heavy = pvm.learn_map(*task, steps=STEPS, pv_weight=3)
+    alone = pvm.learn_map(*task, form="diagonal", steps=STEPS, pv_weight=0, eps_h_weight=0)
+    heavy = pvm.learn_map(*task, form="diagonal", steps=STEPS, pv_weight=3)
     np.testing.assert_allclose(alone.history.loss, alone.history.c_bound, rtol=1e-14)
     assert alone.history.c_bound[-1] < diagonal.history.c_bound[-1] < heavy.history.c_bound[-1]
     assert heavy.history.pv[-1] < diagonal.history.pv[-1] - 0.05
@@ -231,6 +281,7 @@ def test_weights_trade_the_terms_against_each_other(task, diagonal):
         ({"temperature": -1.0}, "temperature must be finite and above 0"),
         ({"pv_weight": -0.1}, "pv_weight must be finite and not negative; it is -0.1"),
         ({"steps": 1}, "steps must be at least 2"),
+        ({"starts": 0}, "starts must be at least 1"),
     ],
 )
 def test_bad_options(task, options, message):
@@ -255,7 +306,7 @@ def test_bad_samples(task):
 def test_constant_features_get_no_say(task):
     source, labels, target = task
     flat = np.array([1.0, 1.0, 1.0, 0.0])
-    learned = pvm.learn_map(source * flat, labels, target * flat, steps=STEPS)
+    learned = pvm.learn_map(source * flat, labels, target * flat, form="diagonal", steps=STEPS)
     assert np.all(np.isfinite(learned.map.matrix))
     images = (source * flat) @ learned.map.matrix.T, (target * flat) @ learned.map.matrix.T
     assert learned.pv == pytest.approx(exact_pv(*images, learned.radius))
