@@ -63,18 +63,18 @@ def binary_kl(q: ArrayLike, p: ArrayLike) -> Array:
 
 
 def _binary_kl(q: Array, p: Array) -> Array:
-    return _half_kl(q, p) + _half_kl(1 - q, 1 - p)
+    return _half_kl(q, p, q - p) + _half_kl(1 - q, 1 - p, p - q)
 
 
-def _half_kl(q: Array, p: Array) -> Array:
-    """q log(q / p), infinite for p = 0 < q."""
+def _half_kl(q: Array, p: Array, gap: Array) -> Array:
+    """q log(q / p), infinite for p = 0 < q; the gap q - p is handed in because 1 - q and 1 - p have lost its digits."""
     tiny = jnp.finfo(q.dtype).tiny
     safe = jnp.where(p > 0, p, 1.0)
     # The logarithm of 1 + (q - p) / p keeps its digits where q and p are close; far apart it would lose a small q. At
     # q = 0 the slope is minus infinity, for which the logarithm of the smallest number stands. The inner `where` keeps
     # the branch that is not taken from sending NaN into the gradient.
     close = q > safe / 2
-    ratio = jnp.log1p(jnp.where(close, (q - safe) / safe, 0.0))
+    ratio = jnp.log1p(jnp.where(close, gap / safe, 0.0))
     value = q * jnp.where(close, ratio, jnp.log(jnp.maximum(q, tiny)) - jnp.log(safe))
     return jnp.where((q > 0) & (p <= 0), jnp.inf, value)
 

@@ -128,9 +128,9 @@ def test_inverses_spend_the_budget(q: float, budget: float) -> None:
 
 
 def digits_50(q: float, budget: float, lower: bool = False) -> float:
-    """The kl inverse by halving in decimal arithmetic of fifty digits."""
+    """The kl inverse by halving, to fifty digits, in decimal arithmetic of eighty."""
     with localcontext() as context:
-        context.prec = 50
+        context.prec = 80
         rate = Decimal(q)
 
         def spent(p: Decimal) -> Decimal:
