@@ -4,7 +4,7 @@
   python -m experiments.self_bounds --methods joint MinCq     some of the methods
   python -m experiments.self_bounds --quick                   two splits of three methods
 
-WDBC (569 tumours, 30 features; scikit-learn ships it) and tic-tac-toe (its 958 final boards are enumerated; does x win?)
+WDBC (569 tumours, 30 features; scikit-learn ships it) and tic-tac-toe (does x win? its 958 final boards are enumerated)
 by the protocol of Viallard, Germain, Habrard, Morvant (ECML 2021) and their public code: half of the points are the
 test sample; of the rest the first half is for the voters, 100 decision trees (``max_features="sqrt"``), and the second
 for posterior and bound, delta 0.05. They report one split; here a run is a split.
@@ -31,12 +31,12 @@ from experiments.study import Study, run_study
 __all__ = ["METHODS", "PUBLISHED", "TASKS", "cb_boost", "compute", "main", "split", "tic_tac_toe"]
 
 LINES = ((0, 1, 2), (3, 4, 5), (6, 7, 8), (0, 3, 6), (1, 4, 7), (2, 5, 8), (0, 4, 8), (2, 4, 6))
-# PAC-Bound 2 and test error in per cent, as the results of the public code have them, by data set and method.
+# PAC-Bound 2 and test error, as the results of the public code have them, by data set and method.
 PUBLISHED = {
-    "WDBC": {"joint": (0.523, 3.2), "seeger": (0.567, 5.3), "mcallester": (0.564, 6.0), "tandem": (0.532, 3.5),
-             "MinCq": (0.992, 3.9), "CB-Boost": (0.591, 2.5)},
-    "tic-tac-toe": {"joint": (0.610, 5.6), "seeger": (0.653, 8.4), "mcallester": (0.624, 6.3), "tandem": (0.620, 5.8),
-                    "MinCq": (0.782, 7.1), "CB-Boost": (0.649, 6.3)},
+    "WDBC": {"joint": (0.523, 0.032), "seeger": (0.567, 0.053), "mcallester": (0.564, 0.060), "tandem": (0.532, 0.035),
+             "MinCq": (0.992, 0.039), "CB-Boost": (0.591, 0.025)},
+    "tic-tac-toe": {"joint": (0.610, 0.056), "seeger": (0.653, 0.084), "mcallester": (0.624, 0.063), "tandem": (0.620, 0.058),
+                    "MinCq": (0.782, 0.071), "CB-Boost": (0.649, 0.063)},
 }  # fmt: skip
 
 
@@ -159,7 +159,7 @@ METHODS: dict[str, Callable[[np.ndarray, np.ndarray], Fitted]] = {
 
 
 def compute(settings: dict[str, Any], method: str, task: str, run: int) -> dict[str, Any]:
-    """PAC-Bound 2, the ``own`` bound of a method, its test ``error`` in per cent and the seconds of a fit (``fit``).
+    """PAC-Bound 2, the ``own`` bound of a method, its test ``error`` and the seconds of a fit (``fit``).
 
     Settings are the ``seed`` of run 0 and the number of ``voters``.
     """
@@ -170,7 +170,7 @@ def compute(settings: dict[str, Any], method: str, task: str, run: int) -> dict[
         fitted = jax.block_until_ready(METHODS[method](data.votes, data.labels))
         seconds = time.perf_counter() - began
     wrong = data.test_labels * (data.test_votes @ np.asarray(fitted.weights)) <= 0
-    return {"joint": float(fitted.joint), "own": float(fitted.own), "error": 100 * float(wrong.mean()), "fit": seconds}
+    return {"joint": float(fitted.joint), "own": float(fitted.own), "error": float(wrong.mean()), "fit": seconds}
 
 
 def draw(figures: dict[str, dict[str, dict[str, list[float]]]]) -> Any:
@@ -180,15 +180,13 @@ def draw(figures: dict[str, dict[str, dict[str, list[float]]]]) -> Any:
     figure, axes = plt.subplots(1, len(figures), figsize=(9.5, 3.6), sharey=True, squeeze=False)
     for axis, (task, rows) in zip(axes[0], figures.items()):
         for place, (method, runs) in enumerate(rows.items()):
-            for values, look in ((runs["joint"], "o"), (np.array(runs["error"]) / 100, "s")):
+            for values, look in ((runs["joint"], "o"), (runs["error"], "s")):
                 colour = "#08306b" if look == "o" else "#d94801"
                 axis.plot(values, np.full(len(values), place), "|", color=colour, alpha=0.5, markersize=9)
                 axis.plot(np.mean(values), place, look, color=colour, label=None if place else _LOOKS[look])
             bound, error = PUBLISHED[task].get(method, (np.nan, np.nan))
             axis.plot(bound, place - 0.25, "o", mfc="none", color="#08306b", label=None if place else _LOOKS["(o)"])
-            axis.plot(
-                error / 100, place - 0.25, "s", mfc="none", color="#d94801", label=None if place else _LOOKS["(s)"]
-            )
+            axis.plot(error, place - 0.25, "s", mfc="none", color="#d94801", label=None if place else _LOOKS["(s)"])
         axis.set(title=task, xlim=(0, 1.02), yticks=range(len(rows)), yticklabels=list(rows), xlabel="risk")
         axis.grid(axis="x", color="0.9")
     axes[0][0].invert_yaxis()
@@ -216,7 +214,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         ("method", "task", "run"),
         settings,
         cells,
-        lambda one: f"bound {one['joint']:.3f}, error {one['error']:.1f} %",
+        lambda one: f"bound {one['joint']:.3f}, error {one['error']:.3f}",
     )
     records = run_study(study, options).whole()
     figures: dict[str, dict[str, dict[str, list[float]]]] = {task: {} for task in TASKS}
@@ -230,7 +228,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             published = [f"{value:g}" for value in PUBLISHED[task].get(method, ())] or [None, None]
             milliseconds = f"{1000 * np.median(runs['fit']):.0f}"
             rows[method] = [runs["joint"], runs["own"], runs["error"], milliseconds, *published]
-        columns = ["PAC-Bound 2", "own bound", "test error, %", "fit, ms", "published bound", "published error"]
+        columns = ["PAC-Bound 2", "own bound", "test error", "fit, ms", "published bound", "published error"]
         text += ["", f"{task}, {len(TASKS[task]()[1])} points", "", as_table("method", columns, rows, digits=3)]
     write(options.out, "self_bounds", "\n".join(text), functools.partial(draw, figures))
 
