@@ -58,19 +58,20 @@ def test_certificate_and_minimum(name: str) -> None:
     assert fitted.history.shape == (300,)
     assert fitted.bound == np.min(fitted.history) < fitted.history[0]
 
-    # SciPy finds nothing better from other starts.
-    @jax.jit
+    # SciPy goes on from there and finds next to nothing.
     def value(logits: jax.Array) -> jax.Array:
         w = jax.nn.softmax(logits)
         margin = VOTES @ w
         kl = jnp.sum(w * jnp.log(8 * w))
         return bound(jnp.mean(1 - LABELS * margin) / 2, jnp.mean(1 - margin**2) / 2, 400, kl)
 
-    rng = np.random.default_rng(1)
-    others = [
-        optimize.minimize(value, rng.normal(size=8), jac=jax.jit(jax.grad(value)), method="BFGS") for _ in range(4)
-    ]
-    assert float(fitted.bound) <= min(float(other.fun) for other in others) + 1e-4
+    slope = jax.jit(jax.grad(value))
+    further = optimize.minimize(jax.jit(value), np.log(weights), jac=slope, method="BFGS")
+    assert further.fun >= float(fitted.bound) - 5e-4
+    # And the slope that both follow is that of finite differences.
+    point = np.linspace(0.5, -0.5, 8)
+    numeric = optimize.approx_fprime(point, jax.jit(value), 1e-7)
+    np.testing.assert_allclose(slope(point), numeric, atol=1e-5)
 
 
 def test_leaves_a_void_prior() -> None:
@@ -78,7 +79,7 @@ def test_leaves_a_void_prior() -> None:
     votes, labels = draw(300, np.r_[0.02, np.full(39, 0.5)], 3)
     fitted = pvm.self_bound(votes, labels)
     assert fitted.history[0] == 1
-    assert fitted.bound < 0.4
+    assert fitted.bound < 0.5
     assert fitted.weights[0] > 0.9
 
 
@@ -145,28 +146,30 @@ def test_target_bound(name: str) -> None:
     # The gap is added as it is, does not move the weights, and the bound stays below 1.
     other = pvm.target_bound(VOTES, self_labels, more, 0.9, bound=name)
     np.testing.assert_allclose(other.weights, fitted.weights, atol=1e-12)
-    assert other.bound == min(float(fitted.bound) + 0.85, 1) or other.bound == pytest.approx(float(fitted.bound) + 0.85)
+    assert float(other.bound) == pytest.approx(min(float(fitted.bound) + 0.85, 1), abs=1e-12)
     # Points without labels sharpen the disagreement.
     assert fitted.bound < pvm.target_bound(VOTES, self_labels, VOTES, 0.05, bound=name).bound
 
 
 def test_target_bound_holds_where_self_labels_are_wrong() -> None:
-    # A fixed self-labelling that is wrong in 15 of 100 cases, all of them in a class that the vote then follows.
-    population, labels = draw(600, np.full(5, 0.2), 7)
-    wrong = (labels < 0) & (np.arange(600) % 3 == 0)
+    # A fixed self-labelling that is wrong in one point of six, all of one class, and voters that follow it.
+    labels = np.tile([1.0, -1.0], 300)
+    wrong = np.arange(600) % 6 == 1
     self_labels = np.where(wrong, -labels, labels)
-    population = np.where(wrong[:, None], -population, population)
+    drawn, drawn_labels = draw(600, np.full(5, 0.05), 7)
+    population = drawn * (drawn_labels * self_labels)[:, None]
     gap = float(np.mean(wrong))
     rng = np.random.default_rng(8)
     rows, more = rng.integers(600, size=(100, 150)), rng.integers(600, size=(100, 600))
-    fitted = jax.vmap(lambda v, l, u: pvm.target_bound(v, l, u, gap, steps=40))(
+    fitted = jax.vmap(lambda votes, given, others: pvm.target_bound(votes, given, others, gap, steps=40))(
         jnp.asarray(population[rows]), jnp.asarray(self_labels[rows]), jnp.asarray(population[more])
     )
     true_risks = np.mean(labels * (population @ np.asarray(fitted.weights).T).T <= 0, axis=1)
     assert np.mean(np.asarray(fitted.bound) < true_risks) <= 0.05
-    # Without the gap it would be no bound on these labels' risk in a large sample.
-    large = pvm.target_bound(np.tile(population, (40, 1)), np.tile(self_labels, 40), np.tile(population, (40, 1)), 0.0)
-    assert large.bound < np.mean(labels * (population @ np.asarray(large.weights)) <= 0)
+    # With a gap of 0 it would be no bound at all: a large sample has one below the true risk.
+    large = np.tile(population, (40, 1))
+    void = pvm.target_bound(large, np.tile(self_labels, 40), large, 0.0, steps=40)
+    assert void.bound < np.mean(labels * (population @ np.asarray(void.weights)) <= 0)
 
 
 def test_mincq_path() -> None:
