@@ -112,30 +112,39 @@ from pvmincq_jax.adaptation.points import SharedPoints, class_rows, even_rows, s
 from pvmincq_jax.bounds.domain import Theorem1, corollary1, joint_error, self_label_gap, theorem1
 from pvmincq_jax.bounds.deviation import (
     DisagreementDeviation,
+    Smoothness,
     disagreement_deviation_bound,
     disagreement_deviation_terms,
     eps_h,
+    eps_h_of_radius,
     eps_h_within,
     gibbs_deviation_bound,
-)
-from pvmincq_jax.bounds.moved import (
-    Smoothness,
-    eps_h_of_radius,
     moved_disagreement_bound,
     moved_gibbs_bound,
     moved_vote_bound,
     rbf_smoothness,
 )
-from pvmincq_jax.bounds.kl import binary_kl, kl_inverse_lower, kl_inverse_upper
+from pvmincq_jax.bounds.kl import binary_kl, kl_inverse_lower, kl_inverse_upper, pac_bayes_xi
 from pvmincq_jax.bounds.pac_bayes import (
+    c_bound_mcallester,
+    c_tandem_bound,
+    chebyshev_cantelli_bound,
+    disagreement_bound,
     pac_bayes_disagreement,
     pac_bayes_gibbs_risk,
     pac_bayes_joint_error,
-    pac_bayes_xi,
     pac_bound_0,
     pac_bound_1,
     pac_bound_2,
+    tandem_bound,
+)
+from pvmincq_jax.bounds.self_bounds import (
+    MinCqPath,
+    SelfBound,
+    mincq_path,
     quasi_uniform_kl,
+    self_bound,
+    target_bound,
 )
 
 __version__ = "0.2.0"
@@ -167,5 +176,6 @@ __all__ = [
     "Smoothness", "eps_h_of_radius", "moved_disagreement_bound", "moved_gibbs_bound", "moved_vote_bound",
     "rbf_smoothness", "binary_kl", "kl_inverse_lower", "kl_inverse_upper", "pac_bayes_disagreement",
     "pac_bayes_gibbs_risk", "pac_bayes_joint_error", "pac_bayes_xi", "pac_bound_0", "pac_bound_1", "pac_bound_2",
-    "quasi_uniform_kl",
+    "c_bound_mcallester", "tandem_bound", "disagreement_bound", "c_tandem_bound", "chebyshev_cantelli_bound",
+    "quasi_uniform_kl", "SelfBound", "self_bound", "target_bound", "MinCqPath", "mincq_path",
 ]  # fmt: skip

@@ -1,7 +1,13 @@
 """Section 3 and what follows from it: inequalities between source, self-labelled and target risks.
 
 - `domain`: theorem 1 and corollary 1
-- `deviation`: section 3.3
-- `moved`: the same for source points that are moved to the mean of their matches
-- `pac_bayes`, `worst_pair`, `kl`: PAC-Bayes bounds for the majority vote
+- `deviation`: section 3.3, for matched pairs and for points moved to the mean of their matches
+- `kl`, `pac_bayes`: PAC-Bayes bounds for the majority vote, and the divergences that they invert
+- `self_bounds`: votes that minimise their own bound
 """
+
+from pvmincq_jax.bounds.deviation import *  # noqa: F403
+from pvmincq_jax.bounds.domain import *  # noqa: F403
+from pvmincq_jax.bounds.kl import *  # noqa: F403
+from pvmincq_jax.bounds.pac_bayes import *  # noqa: F403
+from pvmincq_jax.bounds.self_bounds import *  # noqa: F403

@@ -1,4 +1,10 @@
-"""The divergence of two coins and its inverses, differentiable: what the PAC-Bayes bounds are made of."""
+"""Divergences between two and three events, and what a budget of divergence leaves possible, differentiable.
+
+PAC-Bayes theorems bound kl(rate on the sample || true rate). The functions here turn such a budget into the worst true
+rate (`kl_inverse_upper`, `kl_inverse_lower`), or into the worst C-bound of a disagreement and a joint error together.
+"""
+
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -7,7 +13,7 @@ import numpy as np
 from pvmincq_jax._checks import check_finite, is_traced
 from pvmincq_jax._types import Array, ArrayLike
 
-__all__ = ["binary_kl", "kl_inverse_lower", "kl_inverse_upper"]
+__all__ = ["binary_kl", "kl_inverse_lower", "kl_inverse_upper", "pac_bayes_xi"]
 
 
 def floating(*values: ArrayLike) -> tuple[Array, ...]:
@@ -53,19 +59,22 @@ def binary_kl(q: ArrayLike, p: ArrayLike) -> Array:
     check_between("q", q, 0, 1)
     check_between("p", p, 0, 1)
     q, p = floating(q, p)
-    inside = (q >= 0) & (q <= 1) & (p >= 0) & (p <= 1)
-    return known(inside, _half_kl(q, p) + _half_kl(1 - q, 1 - p))
+    return known((q >= 0) & (q <= 1) & (p >= 0) & (p <= 1), _binary_kl(q, p))
 
 
-def _half_kl(q: Array, p: Array) -> Array:
-    """q log(q / p), infinite for p = 0 < q."""
+def _binary_kl(q: Array, p: Array) -> Array:
+    return _half_kl(q, p, q - p) + _half_kl(1 - q, 1 - p, p - q)
+
+
+def _half_kl(q: Array, p: Array, gap: Array) -> Array:
+    """q log(q / p), infinite for p = 0 < q; the gap q - p is handed in because 1 - q and 1 - p have lost its digits."""
     tiny = jnp.finfo(q.dtype).tiny
     safe = jnp.where(p > 0, p, 1.0)
     # The logarithm of 1 + (q - p) / p keeps its digits where q and p are close; far apart it would lose a small q. At
     # q = 0 the slope is minus infinity, for which the logarithm of the smallest number stands. The inner `where` keeps
     # the branch that is not taken from sending NaN into the gradient.
     close = q > safe / 2
-    ratio = jnp.log1p(jnp.where(close, (q - safe) / safe, 0.0))
+    ratio = jnp.log1p(jnp.where(close, gap / safe, 0.0))
     value = q * jnp.where(close, ratio, jnp.log(jnp.maximum(q, tiny)) - jnp.log(safe))
     return jnp.where((q > 0) & (p <= 0), jnp.inf, value)
 
@@ -116,20 +125,55 @@ def kl_inverse_lower(q: ArrayLike, budget: ArrayLike) -> Array:
     return 1 - kl_inverse_upper(1 - q, budget)
 
 
-@jax.custom_jvp
-@jax.jit
-def _kl_inverse(q: Array, budget: Array) -> Array:
+def pac_bayes_xi(m: ArrayLike) -> Array:
+    """The constant of Germain et al.'s bounds, between sqrt(m) and 2 sqrt(m). Not in the paper.
+
+    xi(m) = sum_{k=0}^m C(m, k) (k/m)^k (1 - k/m)^(m-k).
+
+    By Abel's identity this is sum_{j=0}^m m! / ((m-j)! m^j), whose terms are running products of 1 - i/m. Up to
+    m = 64 these are summed; beyond, the sum is 1 + Q(m) for Ramanujan's function Q, whose expansion in m^(-1/2) (Knuth,
+    Seminumerical Algorithms) is right there to nine digits.
+
+    Args:
+      m: sample sizes, at least 1.
+
+    Returns: xi(m), elementwise.
+
+    Example:
+      >>> print(*(f"{xi:.3f}" for xi in pac_bayes_xi(np.array([1, 2, 1000]))))
+      2.000 2.500 40.303
+    """
+    check_between("m", m, 1, np.inf)
+    (m,) = floating(m)
+    index = jnp.arange(64, dtype=m.dtype)
+    few = jnp.minimum(m, 64.0)[..., None]
+    exact = 1 + jnp.sum(jnp.cumprod(jnp.maximum(1 - index / few, 0.0), axis=-1), axis=-1)
+    many = jnp.maximum(m, 64.0)
+    half_powers = 1 + 1 / (12 * many) + 1 / (288 * many**2) - 139 / (51840 * many**3)
+    expansion = jnp.sqrt(jnp.pi * many / 2) * half_powers + 2 / 3 - 4 / (135 * many) + 8 / (2835 * many**2)
+    return known(m >= 1, jnp.where(m <= 64, exact, expansion))
+
+
+def _halved(steps: int, low: Array, high: Array, is_low: Any) -> tuple[Array, Array]:
+    """A bracket after so many halvings; ``is_low`` says whether a point belongs to its lower end."""
+
     def halve(_: Array, bracket: tuple[Array, Array]) -> tuple[Array, Array]:
         low, high = bracket
         middle = (low + high) / 2
-        below = _half_kl(q, middle) + _half_kl(1 - q, 1 - middle) <= budget
+        below = is_low(middle)
         return jnp.where(below, middle, low), jnp.where(below, high, middle)
 
+    return jax.lax.fori_loop(0, steps, halve, (low, high))
+
+
+@jax.custom_jvp
+@jax.jit
+def _kl_inverse(q: Array, budget: Array) -> Array:
     # Pinsker's inequality closes the bracket: kl(q || p) >= 2 (p - q)^2. Sixty halvings leave less than rounding.
     top = jnp.minimum(q + jnp.sqrt(jnp.maximum(budget, 0) / 2), 1.0)
-    low, _ = jax.lax.fori_loop(0, 60, halve, (q, top))
+    low, _ = _halved(60, q, top, lambda p: _binary_kl(q, p) <= budget)
     # A budget that is not spent at the top of the bracket leaves the top, p = 1, itself.
-    return jnp.where(q >= 1, 1.0, jnp.where(_half_kl(q, top) + _half_kl(1 - q, 1 - top) <= budget, top, low))
+    return jnp.where(q >= 1, 1.0, jnp.where(_binary_kl(q, top) <= budget, top, low))
 
 
 @_kl_inverse.defjvp
@@ -150,3 +194,93 @@ def _kl_inverse_jvp(primals: tuple[Array, Array], tangents: tuple[Array, Array])
     # reached 1, where it stays.
     by_q = jnp.where(open_gap, odds * by_budget, jnp.where((budget > 0) & (p >= 1), 0.0, 1.0))
     return p, by_q * q_dot + by_budget * budget_dot
+
+
+@jax.custom_jvp
+def worst_c_bound(disagreement: Array, joint_error: Array, budget: Array) -> Array:
+    """The largest C-bound of a pair within the budget of the sample's; 1 if one reaches a Gibbs risk of 1/2.
+
+    This is a convex problem. With s = 1 - 2e - d and v = 1 - 2d, the C-bound is 1 - s^2 / v. A vote can have (d, e) iff
+    s^2 <= v, that is iff the C-bound is not negative; as the sample's own pair is among them, that condition never
+    binds at the worst pair. What remains is to minimise s^2 / v, convex, over a convex set, the ball in kl. As
+
+    s^2 / v = max_a 2 a s - a^2 v,
+
+    minimum and maximum change places: for each slope a a linear function is minimised over the ball, or <l, p> with
+    l = (2 - 2a, 4, 0) maximised over p = (d, e, 1 - d - e), and at the best slope s = a v. The linear problem has the
+    solution p_i = scale p_S,i / (nu - l_i), where nu > 4 spends the budget. Both nu and a are found by halving.
+
+    At the solution, the derivative of the value is that of the Lagrangian alone (envelope theorem):
+
+    d bound = a scale (d budget - sum_i log(p_S,i / p_i) d p_S,i),
+
+    and p_S,i / p_i = (nu - l_i) / scale. It is monotone as the theory says: in the Gibbs risk at a fixed d_S by
+    nu > nu - 4, in d_S at a fixed Gibbs risk by (nu - 2 + 2a)^2 > nu (nu - 4).
+    """
+    return _worst_pair(disagreement, joint_error, budget)[0]
+
+
+@worst_c_bound.defjvp
+def _worst_c_bound_jvp(primals: tuple[Array, ...], tangents: tuple[Array, ...]) -> tuple[Array, Array]:
+    disagreement_dot, joint_dot, budget_dot = tangents
+    value, slope, (w_d, w_e, w_0), scale = _worst_pair(*primals)
+    # log(p_S,i / p_i) up to a constant, which the tangents' sum of 0 cancels.
+    spent = (jnp.log(w_d) - jnp.log(w_0)) * disagreement_dot + (jnp.log(w_e) - jnp.log(w_0)) * joint_dot
+    rate = jnp.where(value < 1, slope * scale, 0.0)
+    return value, rate * (budget_dot - spent)
+
+
+@jax.custom_jvp
+@jax.jit
+def _worst_pair(
+    disagreement: Array, joint_error: Array, budget: Array
+) -> tuple[Array, Array, tuple[Array, ...], Array]:
+    """The worst C-bound, its slope a, the gaps nu - l_i of (d, e, the rest), and the scale."""
+    sample = disagreement, joint_error, jnp.maximum(1 - disagreement - joint_error, 0.0)
+    # Exponents of nu - 4 between which the budget is always spent, to the limits of the dtype.
+    lowest = jnp.full_like(budget, jnp.log(jnp.finfo(budget.dtype).tiny) / 2)
+    highest = jnp.full_like(budget, -jnp.log(jnp.finfo(budget.dtype).eps))
+
+    def gaps_at(exponent: Array, slope: Array) -> tuple[Array, ...]:
+        w_e = jnp.exp(exponent)
+        return w_e + 2 + 2 * slope, w_e, w_e + 4
+
+    def spent(gaps: tuple[Array, ...]) -> Array:
+        # sum p_S log w + log sum p_S / w, written around the mean of w so that it keeps its digits where w is large.
+        mean = sum(p * w for p, w in zip(sample, gaps))
+        ratios = [w / mean for w in gaps]
+        logs = sum(p * (jnp.log(r) if k == 1 else jnp.log1p(r - 1)) for k, (p, r) in enumerate(zip(sample, ratios)))
+        return logs + jnp.log1p(sum(p * (r - 1) ** 2 / r for p, r in zip(sample, ratios)))
+
+    def inner(slope: Array) -> tuple[tuple[Array, ...], Array, Array, Array]:
+        """Gaps, scale, s and v of the worst pair at a slope."""
+        _, exponent = _halved(56, lowest, highest, lambda middle: spent(gaps_at(middle, slope)) > budget)
+        gaps = gaps_at(exponent, slope)
+        # This form of the scale spends the budget exactly, also where e_S = 0 and no nu does: then nu = 4, and the
+        # mass that is left goes to the joint error.
+        logs = sample[0] * jnp.log(gaps[0]) + sample[1] * exponent + sample[2] * jnp.log(gaps[2])
+        scale = jnp.exp(logs - budget)
+        d, correct = scale * sample[0] / gaps[0], scale * sample[2] / gaps[2]
+        # s = 1 - 2e - d = (1 - d - e) - e and e = 1 - d - (1 - d - e).
+        return gaps, scale, 2 * correct + d - 1, 1 - 2 * d
+
+    def rising(slope: Array) -> Array:
+        _, _, first, second = inner(slope)
+        return first > slope * second
+
+    # Above slope 1 the worst d is below d_S, so there a = s / v <= v^(-1/2) <= (1 - 2 d_S)^(-1/2).
+    steepest = 1 / jnp.sqrt(jnp.maximum(1 - 2 * disagreement, jnp.finfo(budget.dtype).eps))
+    low, high = _halved(56, jnp.zeros_like(budget), jnp.maximum(steepest, 1.0), rising)
+    slope = (low + high) / 2
+    gaps, scale, first, second = inner(slope)
+    usable = (first > 0) & (second > 0)
+    ratio = jnp.where(usable, first, 0.0) / jnp.sqrt(jnp.where(usable, second, 1.0))
+    return jnp.clip(1 - ratio**2, 0.0, 1.0), slope, gaps, scale
+
+
+@_worst_pair.defjvp
+def _worst_pair_jvp(primals: tuple[Array, ...], tangents: tuple[Array, ...]) -> tuple[Any, Any]:
+    # Halving has no derivative; a NaN says so where a zero would lie.
+    out = _worst_pair(*primals)
+    unknown = sum(tangents) * jnp.nan
+    return out, jax.tree.map(lambda leaf: jnp.broadcast_to(unknown, leaf.shape), out)

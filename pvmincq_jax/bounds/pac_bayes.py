@@ -1,41 +1,55 @@
-"""PAC-Bayes bounds on the risk of a majority vote, from what a sample says of it (Germain et al., JMLR 2015).
+"""PAC-Bayes bounds on the risk of a majority vote, from what a sample says of it.
 
-With probability at least 1 - delta over samples of m independent examples, the bounds hold for all posteriors Q at
+With probability at least 1 - delta over samples of m independent examples, each bound holds for all posteriors Q at
 once, for voters fixed before the sample was drawn and votes in [-1, 1]. Kernels centred on the sample itself break that
 precondition: centre them on other points. They are not in the paper, which refers to them (section 2.3). Everywhere
 
-- ``gibbs_risk``, ``disagreement`` and ``joint_error`` are those of the vote on the sample
+- ``gibbs_risk`` r, ``disagreement`` d and ``joint_error`` e = r - d/2 are those of the vote on the sample
 - ``m`` is the size of the sample, at least 1
 - ``kl`` is the divergence KL(Q || P) from a prior P fixed beforehand, at least 0
 - ``delta`` is the probability that the bound fails, in (0, 1)
+- ``disagreement_m`` is the size of the sample, labelled or not, on which the disagreement was taken, if another
 
 Every function works elementwise on arrays that broadcast. Values that are out of range raise a ValueError, or give NaN
-where they are traced.
+where they are traced. r* and r_* stand for the largest and the smallest true Gibbs risk that the sample leaves possible
+(`kl_inverse_upper`, `kl_inverse_lower`); d_* and e* likewise.
 
 References:
-  Germain, Lacasse, Laviolette, Marchand, Roy. Risk bounds for the majority vote: from a PAC-Bayesian analysis to a
-  learning algorithm. JMLR 16, 2015.
+  Germain et al. Risk bounds for the majority vote: from a PAC-Bayesian analysis to a learning algorithm. JMLR 2015.
+  Roy et al. A column generation bound minimization approach with PAC-Bayesian generalization guarantees. AISTATS 2016.
+  Masegosa et al. Second order PAC-Bayesian bounds for the weighted majority vote. NeurIPS 2020.
+  Wu et al. Chebyshev-Cantelli PAC-Bayes-Bennett inequality for the weighted majority vote. NeurIPS 2021.
 """
 
-from collections.abc import Callable
+from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 
-from pvmincq_jax._checks import check_finite, check_rank, is_traced
+from pvmincq_jax._checks import check_finite, is_traced
 from pvmincq_jax._types import Array, ArrayLike
-from pvmincq_jax.bounds.kl import binary_kl, check_between, floating, kl_inverse_lower, kl_inverse_upper, known
-from pvmincq_jax.bounds.worst_pair import worst_c_bound
+from pvmincq_jax.bounds.kl import (
+    check_between,
+    floating,
+    kl_inverse_lower,
+    kl_inverse_upper,
+    known,
+    pac_bayes_xi,
+    worst_c_bound,
+)
 
 __all__ = [
+    "c_bound_mcallester",
+    "c_tandem_bound",
+    "chebyshev_cantelli_bound",
+    "disagreement_bound",
     "pac_bayes_disagreement",
     "pac_bayes_gibbs_risk",
     "pac_bayes_joint_error",
-    "pac_bayes_xi",
     "pac_bound_0",
     "pac_bound_1",
     "pac_bound_2",
-    "quasi_uniform_kl",
+    "tandem_bound",
 ]
 
 # Gibbs risk and disagreement come out of sums over votes, so a pair on the edge of what is possible may cross it by
@@ -43,61 +57,54 @@ __all__ = [
 _ROUNDING = 1e-6
 
 
-def _check_sample(m: ArrayLike, kl: ArrayLike, delta: ArrayLike) -> None:
+class _Sample(NamedTuple):
+    """What a bound is computed from, in one dtype; ``inside`` is False where a traced value is out of range."""
+
+    risk: Array
+    disagreement: Array
+    m: Array
+    kl: Array
+    delta: Array
+    disagreement_m: Array
+    inside: Array
+
+    @property
+    def joint_error(self) -> Array:
+        return jnp.maximum(self.risk - self.disagreement / 2, 0.0)
+
+    def budget(self, voters: int, delta: Array, m: Array) -> Array:
+        """(voters KL + log(2 sqrt(m) / delta)) / m: the right side for rates of one voter, or of two drawn from Q."""
+        return (voters * self.kl + jnp.log(2 * jnp.sqrt(m) / delta)) / m
+
+
+def _read(
+    gibbs_risk: ArrayLike,
+    disagreement: ArrayLike,
+    m: ArrayLike,
+    kl: ArrayLike,
+    delta: ArrayLike,
+    disagreement_m: ArrayLike | None = None,
+) -> _Sample:
+    """Of one sample, risk and disagreement must be those of one vote: its margin's variance is not negative."""
+    check_between("gibbs_risk", gibbs_risk, 0, 1)
+    check_between("disagreement", disagreement, 0, 0.5)
     check_between("m", m, 1, np.inf)
     check_between("kl", kl, 0, np.inf)
     check_between("delta", delta, 0, 1, open_ends=True)
-
-
-def _check_pair(gibbs_risk: ArrayLike, disagreement: ArrayLike) -> None:
-    """A pair that some vote can have: its margin's variance is not negative."""
-    check_between("gibbs_risk", gibbs_risk, 0, 1)
-    check_between("disagreement", disagreement, 0, 0.5)
-    if is_traced(gibbs_risk, disagreement):
-        return
-    risk = np.asarray(gibbs_risk)
-    if np.any(np.asarray(disagreement) > 2 * risk * (1 - risk) + _ROUNDING):
-        raise ValueError(
-            f"disagreement must be at most 2 r (1 - r) for a Gibbs risk of r: no vote has risk {gibbs_risk} and "
-            f"disagreement {disagreement}"
-        )
-
-
-def _sample_inside(m: Array, kl: Array, delta: Array) -> Array:
-    return (m >= 1) & (kl >= 0) & (delta > 0) & (delta < 1)
-
-
-def _pair_inside(risk: Array, disagreement: Array) -> Array:
-    return (risk >= 0) & (risk <= 1) & (disagreement >= 0) & (disagreement <= 2 * risk * (1 - risk) + _ROUNDING)
-
-
-def pac_bayes_xi(m: ArrayLike) -> Array:
-    """The constant of the kl bounds, between sqrt(m) and 2 sqrt(m). Not in the paper.
-
-    xi(m) = sum_{k=0}^m C(m, k) (k/m)^k (1 - k/m)^(m-k).
-
-    By Abel's identity this is sum_{j=0}^m m! / ((m-j)! m^j), whose terms are running products of 1 - i/m. Up to
-    m = 64 these are summed; beyond, the sum is 1 + Q(m) for Ramanujan's function Q, whose expansion in m^(-1/2) (Knuth,
-    Seminumerical Algorithms) is right there to nine digits.
-
-    Args:
-      m: sample sizes, at least 1.
-
-    Returns: xi(m), elementwise.
-
-    Example:
-      >>> print(*(f"{xi:.3f}" for xi in pac_bayes_xi(np.array([1, 2, 1000]))))
-      2.000 2.500 40.303
-    """
-    check_between("m", m, 1, np.inf)
-    (m,) = floating(m)
-    index = jnp.arange(64, dtype=m.dtype)
-    few = jnp.minimum(m, 64.0)[..., None]
-    exact = 1 + jnp.sum(jnp.cumprod(jnp.maximum(1 - index / few, 0.0), axis=-1), axis=-1)
-    many = jnp.maximum(m, 64.0)
-    half_powers = 1 + 1 / (12 * many) + 1 / (288 * many**2) - 139 / (51840 * many**3)
-    expansion = jnp.sqrt(jnp.pi * many / 2) * half_powers + 2 / 3 - 4 / (135 * many) + 8 / (2835 * many**2)
-    return known(m >= 1, jnp.where(m <= 64, exact, expansion))
+    one_sample = disagreement_m is None
+    check_between("disagreement_m", 1 if one_sample else disagreement_m, 1, np.inf)
+    if one_sample and not is_traced(gibbs_risk, disagreement):
+        risk = np.asarray(gibbs_risk)
+        if np.any(np.asarray(disagreement) > 2 * risk * (1 - risk) + _ROUNDING):
+            raise ValueError(
+                f"disagreement must be at most 2 r (1 - r) for a Gibbs risk of r: no vote has risk {gibbs_risk} and "
+                f"disagreement {disagreement}"
+            )
+    values = floating(gibbs_risk, disagreement, m, kl, delta, m if one_sample else disagreement_m)
+    risk, d, m, kl, delta, disagreement_m = jnp.broadcast_arrays(*values)
+    most = 2 * risk * (1 - risk) + _ROUNDING if one_sample else 0.5
+    inside = (risk >= 0) & (risk <= 1) & (d >= 0) & (d <= most) & (m >= 1) & (disagreement_m >= 1)
+    return _Sample(risk, d, m, kl, delta, disagreement_m, inside & (kl >= 0) & (delta > 0) & (delta < 1))
 
 
 def pac_bayes_gibbs_risk(gibbs_risk: ArrayLike, m: ArrayLike, kl: ArrayLike, delta: ArrayLike = 0.05) -> Array:
@@ -113,22 +120,9 @@ def pac_bayes_gibbs_risk(gibbs_risk: ArrayLike, m: ArrayLike, kl: ArrayLike, del
       >>> print(f"{pac_bayes_gibbs_risk(0.2, 1000, 2.0):.4f}")
       0.2560
     """
-    check_between("gibbs_risk", gibbs_risk, 0, 1)
-    return _inverted(kl_inverse_upper, gibbs_risk, 1, m, kl, delta)
-
-
-def _inverted(
-    inverse: Callable[[Array, Array], Array],
-    rate: ArrayLike,
-    voters: int,
-    m: ArrayLike,
-    kl: ArrayLike,
-    delta: ArrayLike,
-) -> Array:
-    """What kl(rate || p) <= (voters KL(Q || P) + log(xi(m) / delta)) / m leaves possible of p."""
-    _check_sample(m, kl, delta)
-    rate, m, kl, delta = floating(rate, m, kl, delta)
-    return known(_sample_inside(m, kl, delta), inverse(rate, (voters * kl + jnp.log(pac_bayes_xi(m) / delta)) / m))
+    sample = _read(gibbs_risk, 0.0, m, kl, delta)
+    budget = (sample.kl + jnp.log(pac_bayes_xi(sample.m) / sample.delta)) / sample.m
+    return known(sample.inside, kl_inverse_upper(sample.risk, budget))
 
 
 def pac_bayes_disagreement(disagreement: ArrayLike, m: ArrayLike, kl: ArrayLike, delta: ArrayLike = 0.05) -> Array:
@@ -145,8 +139,9 @@ def pac_bayes_disagreement(disagreement: ArrayLike, m: ArrayLike, kl: ArrayLike,
       >>> print(f"{pac_bayes_disagreement(0.3, 1000, 2.0):.4f}")
       0.2361
     """
-    check_between("disagreement", disagreement, 0, 0.5)
-    return _inverted(kl_inverse_lower, disagreement, 2, m, kl, delta)
+    sample = _read(0.5, disagreement, m, kl, delta)
+    budget = (2 * sample.kl + jnp.log(pac_bayes_xi(sample.m) / sample.delta)) / sample.m
+    return known(sample.inside, kl_inverse_lower(sample.disagreement, budget))
 
 
 def pac_bayes_joint_error(joint_error: ArrayLike, m: ArrayLike, kl: ArrayLike, delta: ArrayLike = 0.05) -> Array:
@@ -163,7 +158,8 @@ def pac_bayes_joint_error(joint_error: ArrayLike, m: ArrayLike, kl: ArrayLike, d
       0.1495
     """
     check_between("joint_error", joint_error, 0, 1)
-    return _inverted(kl_inverse_upper, joint_error, 2, m, kl, delta)
+    # A rate of pairs of voters, whose divergence is 2 KL.
+    return pac_bayes_gibbs_risk(joint_error, m, 2 * jnp.asarray(kl), delta)
 
 
 def pac_bound_0(gibbs_risk: ArrayLike, m: ArrayLike, kl: ArrayLike, delta: ArrayLike = 0.05) -> Array:
@@ -182,6 +178,15 @@ def pac_bound_0(gibbs_risk: ArrayLike, m: ArrayLike, kl: ArrayLike, delta: Array
     return 2 * jnp.minimum(pac_bayes_gibbs_risk(gibbs_risk, m, kl, delta), 0.5)
 
 
+def _c_bound(risk: Array, disagreement: Array) -> Array:
+    """The C-bound (theorem 2) of the worst risk and the worst disagreement; 1 where the risk reaches 1/2."""
+    # A disagreement of 1/2 is a vote of margin 0, whose risk may be 1.
+    second = 1 - 2 * disagreement
+    bound = 1 - (1 - 2 * jnp.minimum(risk, 0.5)) ** 2 / jnp.where(second > 0, second, 1.0)
+    # Two worst cases that no one vote can have together may put the C-bound below 0.
+    return jnp.where(risk < 0.5, jnp.maximum(bound, 0.0), jnp.where(jnp.isnan(risk + disagreement), jnp.nan, 1.0))
+
+
 def pac_bound_1(
     gibbs_risk: ArrayLike,
     disagreement: ArrayLike,
@@ -194,13 +199,10 @@ def pac_bound_1(
     """PAC-Bound 1: the C-bound (theorem 2) on the worst Gibbs risk and disagreement, each bounded with delta / 2.
 
     R(B_Q) <= 1 - (1 - 2 min(1/2, r))^2 / (1 - 2 d), with r from `pac_bayes_gibbs_risk` and d from
-    `pac_bayes_disagreement`.
+    `pac_bayes_disagreement`. It is Seeger's C-bound of Roy et al., who have 2 sqrt(m) for the smaller xi(m); with
+    ``disagreement_m`` it is PAC-Bound 1'.
 
-    Args:
-      gibbs_risk: this and m, kl and delta as at the top of this module.
-      disagreement: in [0, 1/2].
-      disagreement_m: size of the sample, labelled or not, on which the disagreement was taken, if another (this is
-        PAC-Bound 1').
+    Args: gibbs_risk, disagreement in [0, 1/2], m, kl, delta and disagreement_m, as at the top of this module.
 
     Returns: a bound in [0, 1]; increasing in the risk and in kl, decreasing in the disagreement, m and delta.
 
@@ -208,22 +210,10 @@ def pac_bound_1(
       >>> print(f"{pac_bound_1(0.2, 0.3, 1000, 2.0):.4f}")
       0.5605
     """
-    if disagreement_m is None:
-        # Of one sample, both come from one vote; of two samples, they need not.
-        _check_pair(gibbs_risk, disagreement)
-        disagreement_m = m
-    _check_sample(m, kl, delta)
-    check_between("disagreement_m", disagreement_m, 1, np.inf)
-    gibbs_risk, disagreement, m, disagreement_m, kl, delta = floating(
-        gibbs_risk, disagreement, m, disagreement_m, kl, delta
-    )
-    risk = jnp.minimum(pac_bayes_gibbs_risk(gibbs_risk, m, kl, delta / 2), 0.5)
-    lowest = pac_bayes_disagreement(disagreement, disagreement_m, kl, delta / 2)
-    # A disagreement of 1/2 is a vote of margin 0, whose risk may be 1.
-    second = 1 - 2 * lowest
-    bound = 1 - (1 - 2 * risk) ** 2 / jnp.where(second > 0, second, 1.0)
-    # Two worst cases that no one vote can have together may put the C-bound below 0.
-    return jnp.where(risk < 0.5, jnp.maximum(bound, 0.0), jnp.where(jnp.isnan(risk + lowest), jnp.nan, 1.0))
+    sample = _read(gibbs_risk, disagreement, m, kl, delta, disagreement_m)
+    risk = pac_bayes_gibbs_risk(sample.risk, sample.m, sample.kl, sample.delta / 2)
+    lowest = pac_bayes_disagreement(sample.disagreement, sample.disagreement_m, sample.kl, sample.delta / 2)
+    return known(sample.inside, _c_bound(risk, lowest))
 
 
 def pac_bound_2(
@@ -248,40 +238,163 @@ def pac_bound_2(
       >>> print(f"{pac_bound_2(0.2, 0.3, 1000, 2.0):.5f}")
       0.36044
     """
-    _check_pair(gibbs_risk, disagreement)
-    _check_sample(m, kl, delta)
-    risk, disagreement, m, kl, delta = jnp.broadcast_arrays(*floating(gibbs_risk, disagreement, m, kl, delta))
-    budget = (2 * kl + jnp.log((pac_bayes_xi(m) + m) / delta)) / m
-    inside = _pair_inside(risk, disagreement) & _sample_inside(m, kl, delta)
-    return known(inside, worst_c_bound(disagreement, jnp.maximum(risk - disagreement / 2, 0.0), budget))
+    sample = _read(gibbs_risk, disagreement, m, kl, delta)
+    budget = (2 * sample.kl + jnp.log((pac_bayes_xi(sample.m) + sample.m) / sample.delta)) / sample.m
+    return known(sample.inside, worst_c_bound(sample.disagreement, sample.joint_error, budget))
 
 
-def quasi_uniform_kl(weights: ArrayLike) -> Array:
-    """KL(Q || P) of the posterior of MinCq's signed weights (Algorithm 1), from the uniform prior on its 2n voters.
+def c_bound_mcallester(
+    gibbs_risk: ArrayLike,
+    disagreement: ArrayLike,
+    m: ArrayLike,
+    kl: ArrayLike,
+    delta: ArrayLike = 0.05,
+    *,
+    disagreement_m: ArrayLike | None = None,
+) -> Array:
+    """McAllester's C-bound (Roy et al. 2016): as `pac_bound_1`, with square roots for the kl inverses.
 
-    Voter h_j has mass (1/n + w_j) / 2 and its complement -h_j has (1/n - w_j) / 2, so that
+    R(B_Q) <= 1 - (1 - 2 min(1/2, r*))^2 / (1 - 2 max(0, d_*)), where
 
-    KL(Q || P) = mean_j kl((1 + n w_j) / 2 || 1/2), at most log 2.
+    r* = r + sqrt((KL + log(4 sqrt(m) / delta)) / (2m)),    d_* = d - sqrt((2 KL + log(4 sqrt(m) / delta)) / (2m)).
 
-    Args:
-      weights: ``[n]``, each in [-1/n, 1/n].
+    Never below Seeger's, which is `pac_bound_1`. Not in the paper.
 
-    Returns: a scalar; NaN for traced weights outside the box.
+    Args: gibbs_risk, disagreement in [0, 1/2], m, kl, delta and disagreement_m, as at the top of this module.
+
+    Returns: a bound in [0, 1]; increasing in the risk and in kl, decreasing in the disagreement, m and delta.
 
     Example:
-      >>> print(f"{quasi_uniform_kl(np.array([0.5, -0.5])):.4f} {quasi_uniform_kl(np.array([0.0, 0.0])):.4f}")
-      0.6931 0.0000
+      >>> print(f"{c_bound_mcallester(0.2, 0.3, 1000, 2.0):.4f}")
+      0.6184
     """
-    check_rank("weights", weights, 1)
-    check_finite("weights", weights)
-    n = np.shape(weights)[0]
-    if not is_traced(weights) and np.max(np.abs(np.asarray(weights))) * n > 1 + _ROUNDING:
-        raise ValueError(
-            f"weights must lie in [-1/n, 1/n] for n = {n} voters; the largest size is "
-            f"{np.max(np.abs(np.asarray(weights))):g}"
-        )
-    (scaled,) = floating(weights)
-    scaled = scaled * n
-    # A solver may leave the box by rounding.
-    mass = (1 + jnp.clip(scaled, -1.0, 1.0)) / 2
-    return jnp.mean(known(jnp.abs(scaled) <= 1 + _ROUNDING, binary_kl(mass, 0.5)))
+    sample = _read(gibbs_risk, disagreement, m, kl, delta, disagreement_m)
+    half = sample.delta / 2
+    risk = sample.risk + jnp.sqrt(sample.budget(1, half, sample.m) / 2)
+    lowest = sample.disagreement - jnp.sqrt(sample.budget(2, half, sample.disagreement_m) / 2)
+    return known(sample.inside, _c_bound(risk, jnp.maximum(lowest, 0.0)))
+
+
+def tandem_bound(
+    gibbs_risk: ArrayLike, disagreement: ArrayLike, m: ArrayLike, kl: ArrayLike, delta: ArrayLike = 0.05
+) -> Array:
+    """The tandem bound (Masegosa et al. 2020): where the vote errs, two voters err together with probability 1/4.
+
+    R(B_Q) <= 4 e*, with kl(e || e*) = (2 KL(Q || P) + log(2 sqrt(m) / delta)) / m. Not in the paper.
+
+    Args: gibbs_risk in [0, 1], disagreement in [0, 1/2], m, kl and delta, as at the top of this module.
+
+    Returns: a bound in [0, 1]; increasing in e = r - d/2 and in kl, decreasing in m and delta.
+
+    Example:
+      >>> print(f"{tandem_bound(0.2, 0.3, 1000, 2.0):.4f}")
+      0.3572
+    """
+    sample = _read(gibbs_risk, disagreement, m, kl, delta)
+    joint = kl_inverse_upper(sample.joint_error, sample.budget(2, sample.delta, sample.m))
+    return known(sample.inside, jnp.minimum(4 * joint, 1.0))
+
+
+def disagreement_bound(
+    gibbs_risk: ArrayLike,
+    disagreement: ArrayLike,
+    m: ArrayLike,
+    kl: ArrayLike,
+    delta: ArrayLike = 0.05,
+    *,
+    disagreement_m: ArrayLike | None = None,
+) -> Array:
+    """The tandem bound with a disagreement that needs no labels (Masegosa et al. 2020).
+
+    R(B_Q) <= 4 r* - 2 d_*, with log(4 sqrt(m) / delta) in both budgets, as 4e = 4r - 2d. The disagreement may be of
+    other points (``disagreement_m`` of them), of which domain adaptation has plenty. Not in the paper.
+
+    Args: gibbs_risk, disagreement in [0, 1/2], m, kl, delta and disagreement_m, as at the top of this module.
+
+    Returns: a bound in [0, 1]; increasing in the risk and in kl, decreasing in the disagreement, m and delta.
+
+    Example:
+      >>> print(f"{disagreement_bound(0.2, 0.3, 1000, 2.0):.4f} "
+      ...       f"{disagreement_bound(0.2, 0.3, 1000, 2.0, disagreement_m=100_000):.4f}")
+      0.5732 0.4546
+    """
+    sample = _read(gibbs_risk, disagreement, m, kl, delta, disagreement_m)
+    half = sample.delta / 2
+    risk = kl_inverse_upper(sample.risk, sample.budget(1, half, sample.m))
+    lowest = kl_inverse_lower(sample.disagreement, sample.budget(2, half, sample.disagreement_m))
+    return known(sample.inside, jnp.clip(4 * risk - 2 * lowest, 0.0, 1.0))
+
+
+def _joint_and_risks(sample: _Sample) -> tuple[Array, Array, Array]:
+    """e*, r_* and r*: with probability 1 - delta all three hold, as one kl inequality bounds r from both sides."""
+    half = sample.delta / 2
+    joint = kl_inverse_upper(sample.joint_error, sample.budget(2, half, sample.m))
+    budget = sample.budget(1, half, sample.m)
+    return joint, kl_inverse_lower(sample.risk, budget), kl_inverse_upper(sample.risk, budget)
+
+
+def c_tandem_bound(
+    gibbs_risk: ArrayLike, disagreement: ArrayLike, m: ArrayLike, kl: ArrayLike, delta: ArrayLike = 0.05
+) -> Array:
+    """The C-tandem bound (Masegosa et al. 2020): the C-bound in terms of joint error and Gibbs risk.
+
+    R(B_Q) <= max_{r_* <= r <= r*} (e* - r^2) / (e* - r + 1/4), each of e and r bounded with delta / 2.
+
+    In r the fraction rises up to r = 2 e*, where it is 4 e*, and falls from there: the worst r is the possible one
+    that is closest to 2 e*. Not in the paper.
+
+    Args: gibbs_risk in [0, 1], disagreement in [0, 1/2], m, kl and delta, as at the top of this module.
+
+    Returns: a bound in [0, 1], never above the tandem bound at delta / 2.
+
+    Example:
+      >>> print(f"{c_tandem_bound(0.2, 0.3, 1000, 2.0):.4f}")
+      0.3629
+    """
+    sample = _read(gibbs_risk, disagreement, m, kl, delta)
+    joint, low, high = _joint_and_risks(sample)
+    # From e = 1/4 on the vote may always err; below, no vote has a risk above sqrt(e) < 1/2.
+    usable = joint < 0.25
+    joint = jnp.where(usable, joint, 0.0)
+    risk = jnp.minimum(jnp.clip(2 * joint, low, high), jnp.sqrt(joint))
+    value = (joint - risk**2) / (joint - risk + 0.25)
+    return known(sample.inside, jnp.where(usable, value, 1.0))
+
+
+def chebyshev_cantelli_bound(
+    gibbs_risk: ArrayLike,
+    disagreement: ArrayLike,
+    m: ArrayLike,
+    kl: ArrayLike,
+    delta: ArrayLike = 0.05,
+    *,
+    mu: ArrayLike | None = None,
+) -> Array:
+    """The Chebyshev-Cantelli bound with tandem losses (Wu et al. 2021).
+
+    R(B_Q) <= (e* - 2 mu r + mu^2) / (1/2 - mu)^2, with r = r_* for mu >= 0 and r* below; each of e and r is bounded
+    with delta / 2, so that it holds for all mu at once. At mu = 0 it is 4 e*. Not in the paper.
+
+    With a = 1 / (1/2 - mu) it is a^2 (e - r + 1/4) - a (1 - 2r) + 1, linear in (e, r) and convex in a, so that the
+    least over mu of the worst over (e, r) is the worst of the least, which is `c_tandem_bound`.
+
+    Args:
+      gibbs_risk: this, disagreement in [0, 1/2], m, kl and delta as at the top of this module.
+      mu: below 1/2, or None for the best one.
+
+    Returns: a bound in [0, 1].
+
+    Example:
+      >>> print(*(f"{chebyshev_cantelli_bound(0.2, 0.3, 1000, 2.0, mu=mu):.4f}" for mu in (-0.1, 0.0, None)))
+      0.4241 0.3629 0.3629
+    """
+    if mu is None:
+        return c_tandem_bound(gibbs_risk, disagreement, m, kl, delta)
+    check_finite("mu", mu)
+    if not is_traced(mu) and np.any(np.asarray(mu) >= 0.5):
+        raise ValueError(f"mu must be below 1/2; it holds {mu}")
+    sample = _read(gibbs_risk, disagreement, m, kl, delta)
+    joint, low, high = _joint_and_risks(sample)
+    (mu,) = floating(mu)
+    value = (joint - 2 * mu * jnp.where(mu >= 0, low, high) + mu**2) / (0.5 - mu) ** 2
+    return known(sample.inside & (mu < 0.5), jnp.clip(value, 0.0, 1.0))
