@@ -10,7 +10,7 @@ import contextlib
 import functools
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, NamedTuple
 
@@ -298,14 +298,16 @@ def solve_grid(
             with ThreadPoolExecutor(core_count()) as pool:
                 small = pool.map(lambda i: _small(votes(i), *(f[i] for f in problems), margins, unit, sure), some)
                 able = {i: one for i, one in zip(some, small) if one is not None}
-                for i, fields in _solve(able, len(margins), solver, mesh, pool):
-                    weights, *others = fields
-                    for field, value in zip(figures[1:], others):
-                        field[i] = value
-                    figures.weights[i] = 0.0
-                    figures.weights[i][:, able[i].voters] = weights[:, : len(able[i].voters)]
-                    figures.weights[i][figures.status[i] != Status.SOLVED] = np.nan
-                    advance(1)
+                # Closed when `advance` raises: problems that nobody has begun are then left alone.
+                with contextlib.closing(_solve(able, len(margins), solver, mesh, pool)) as results:
+                    for i, (weights, *others) in results:
+                        for field, value in zip(figures[1:], others):
+                            field[i] = value
+                        solved = figures.status[i] == Status.SOLVED
+                        figures.weights[i] = np.where(solved[:, None], 0.0, np.nan)
+                        part = weights[:, : len(able[i].voters)]
+                        figures.weights[i][np.ix_(solved, able[i].voters)] = part[solved]
+                        advance(1)
             advance(len(some) - len(able))
 
     with one_blas_thread():
@@ -329,7 +331,7 @@ def _solve(
     solver: Solver,
     mesh: jax.sharding.Mesh | None,
     pool: ThreadPoolExecutor,
-) -> Iterator[tuple[int, tuple[Any, ...]]]:
+) -> Generator[tuple[int, tuple[Any, ...]], None, None]:
     """The number of each problem, and what the program finds."""
     sizes = [(len(one.voters), len(one.sample.rows), one.steps) for one in problems.values()]
     groups: dict[_Shape, list[int]] = {}
