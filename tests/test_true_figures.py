@@ -217,7 +217,8 @@ def test_stumps_on_moved_points_of_few_values(part):
     target, _ = whole_numbers(1, shift=1)
     fit = pvm.fit_transport_validated(source, labels, target, voters="stumps", draws=2, part=part)
     row = fit.choice.grid_index[0]
-    check_model(fit.model, fit.sweep.transports[row].moved, active=fit.sweep.voter_mask[row] if part is None else None)
+    active = None if fit.model.mu_max is None else fit.sweep.voter_mask[row]
+    check_model(fit.model, fit.sweep.transports[row].moved, active=active)
     if part is None:
         again = pvm.predict(fit.model, target)
         assert set(again) <= {-1.0, 0.0, 1.0}

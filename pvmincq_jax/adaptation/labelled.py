@@ -81,7 +81,9 @@ class Sweep(NamedTuple):
     voter_mask: np.ndarray
     accuracy: float
 
-    __repr__ = brief
+    def __repr__(self) -> str:
+        """In a few lines."""
+        return brief(self)
 
 
 class LabelledGrid(NamedTuple):

@@ -80,7 +80,7 @@ def pv_transport_mincq(
         raise ValueError(f"radius must be None or 0 where identity is True; it is {radius!r}")
     if not identity and radius_unit != "pv":
         check_positive("radius", radius)
-    moves = Moves([radius], radius_unit, identity, own_scale, even, _shares(ratio), draws, seed, metric)
+    moves = Moves([radius or 0.0], radius_unit, identity, own_scale, even, _shares(ratio), draws, seed, metric)
     transport = one_map(source, labels, target, moves)
     places, mask = seat_moved(voters, transport, most_voters, seed)
     family = make_voters(voters, places, gamma)
