@@ -391,9 +391,9 @@ def test_a_map_without_a_matching_has_no_radius(moons):
     check_model(still, moons.source)
     with pytest.raises(ValueError, match="radius must be None or 0 where identity is True"):
         pvm.pv_transport_mincq(*moons[:3], radius=0.5, identity=True, **given)
-    for radius in (None, 0.0):
+    for radius, unit in ((None, "absolute"), (None, "pv"), (0.0, "absolute")):
         with pytest.raises(ValueError, match="radius must be"):
-            pvm.pv_transport_mincq(*moons[:3], radius=radius, **given)
+            pvm.pv_transport_mincq(*moons[:3], radius=radius, radius_unit=unit, **given)
 
 
 # What criteria and checks are told.
