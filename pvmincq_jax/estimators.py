@@ -287,10 +287,12 @@ class PVTransportClassifier(AdaptedClassifier):
         judged: Any = {"criterion": criterion, "ratio": self.ratio, "part": self.part}
         if task.labels.ndim == 2:
             options = GridOptions(gammas, margins, self.margin_unit, self.voters, self.most_voters, seed=seed)
-            learnt = fit_transport_classes(*task[:3], Moves(radii, **maps), options, names=self.classes_, **judged)
+            learnt: Any = fit_transport_classes(*task[:3], Moves(radii, **maps), options, names=self.classes_, **judged)
         else:
             learnt = fit_transport_validated(
-                *task[:3],
+                task.source,
+                task.labels,
+                task.target,
                 radii=radii,
                 margins=margins,
                 gammas=gammas if on_points(self.voters) else None,

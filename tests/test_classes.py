@@ -79,7 +79,7 @@ def test_weights_are_those_of_each_class_against_the_rest(task, adapted):
         by_hand = pvm.mincq(votes, labels, asked, **given)
         scale = adapted.margin_[k] / asked
         expected = scale * votes @ np.asarray(by_hand.weights)
-        np.testing.assert_allclose(adapted.decision_function(points)[:, k], expected, atol=1e-5 * adapted.margin_.min())
+        np.testing.assert_allclose(adapted.decision_function(points)[:, k], expected, atol=1e-3 * adapted.margin_.min())
         assert adapted.c_bound_[k] == pytest.approx(float(by_hand.c_bound), abs=1e-7)
         active, weights = votes[:, mask], adapted.weights_[k][mask] / scale
         margins = active.T @ (shares * labels)

@@ -11,7 +11,7 @@ from sklearn.svm import SVC
 
 import pvmincq_jax as pvm
 from pvmincq_jax.datasets import moons_task
-from pvmincq_jax.estimators import PVMinCqClassifier
+from pvmincq_jax.estimators import PVMinCqClassifier, PVTransportClassifier
 from pvmincq_jax.scorers import ReverseValidationScorer, RsPvScorer
 
 
@@ -110,7 +110,7 @@ def test_a_search_may_prefer_a_vote_that_matched_nobody(row, both):
     def fewest_matched(sweep):
         return np.where(np.asarray(sweep.radii) > 0, -np.asarray(sweep.pv), np.inf)[:, None, None] + 0 * sweep.status
 
-    model = PVMinCqClassifier(gamma=2.0, margin=0.2, draws=4)
+    model = PVTransportClassifier(gamma=2.0, margin=0.2, draws=4)
     search = GridSearchCV(
         model, {"criterion": [nobody_matched, fewest_matched]}, scoring=RsPvScorer(), cv=[(np.arange(len(x)),) * 2]
     )

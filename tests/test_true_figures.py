@@ -217,7 +217,8 @@ def test_stumps_on_moved_points_of_few_values(part):
     target, _ = whole_numbers(1, shift=1)
     fit = pvm.fit_transport_validated(source, labels, target, voters="stumps", draws=2, part=part)
     row = fit.choice.grid_index[0]
-    check_model(fit.model, fit.sweep.transports[row].moved, active=fit.sweep.voter_mask[row] if part is None else None)
+    active = None if fit.model.mu_max is None else fit.sweep.voter_mask[row]
+    check_model(fit.model, fit.sweep.transports[row].moved, active=active)
     if part is None:
         again = pvm.predict(fit.model, target)
         assert set(again) <= {-1.0, 0.0, 1.0}
@@ -390,9 +391,9 @@ def test_a_map_without_a_matching_has_no_radius(moons):
     check_model(still, moons.source)
     with pytest.raises(ValueError, match="radius must be None or 0 where identity is True"):
         pvm.pv_transport_mincq(*moons[:3], radius=0.5, identity=True, **given)
-    for radius in (None, 0.0):
+    for radius, unit in ((None, "absolute"), (None, "pv"), (0.0, "absolute")):
         with pytest.raises(ValueError, match="radius must be"):
-            pvm.pv_transport_mincq(*moons[:3], radius=radius, **given)
+            pvm.pv_transport_mincq(*moons[:3], radius=radius, radius_unit=unit, **given)
 
 
 # What criteria and checks are told.

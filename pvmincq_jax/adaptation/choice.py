@@ -42,7 +42,9 @@ class Choice(NamedTuple):
     own_scale: bool = False
     identity: bool = False
 
-    __repr__ = brief
+    def __repr__(self) -> str:
+        """In a few lines."""
+        return brief(self)
 
 
 def least(scores: np.ndarray) -> np.ndarray:

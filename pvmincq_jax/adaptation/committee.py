@@ -76,7 +76,7 @@ def committee(sweep: Any, scores: np.ndarray, part: float = PART) -> PVMinCq:
     places, sizes = places[seated], sizes[seated]
     if len(places) < 2:
         return class_model(classes, best)
-    margins = np.array([[_unit(one, *place, classes) for one in classes] for place in places])
+    margins = np.array([[_unit(one, r, g, k, classes) for one in classes] for r, g, k in places])
     scales = np.min(margins) / margins * (np.min(sizes) / sizes / len(sizes))[:, None]
     seats: dict[tuple[int, int], np.ndarray] = {}
     for (r, g, k), scale in zip(places, scales):

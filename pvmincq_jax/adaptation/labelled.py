@@ -73,7 +73,9 @@ class Sweep(NamedTuple):
     target: np.ndarray
     voter_mask: np.ndarray
 
-    __repr__ = brief
+    def __repr__(self) -> str:
+        """In a few lines."""
+        return brief(self)
 
 
 class LabelledGrid(NamedTuple):

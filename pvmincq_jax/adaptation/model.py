@@ -61,25 +61,27 @@ class PVMinCq(NamedTuple):
     voters: Any
     weights: ArrayLike
     margin: ArrayLike
-    mu_max: ArrayLike | None
+    mu_max: Any
     c_bound: ArrayLike
-    kkt_residual: ArrayLike | None
-    radius: ArrayLike | None
+    kkt_residual: Any
+    radius: Any
     pv: ArrayLike
     labels: ArrayLike
     label_weights: ArrayLike
     pairs: ExpectedMatching
     classes: ClassNames | None = None
 
-    __repr__ = brief
+    def __repr__(self) -> str:
+        """In a few lines."""
+        return brief(self)
 
     @property
-    def centers(self) -> ArrayLike | None:
+    def centers(self) -> Any:
         """Of Gaussian voters ``[n, d]``, or None."""
         return getattr(self.voters, "centers", None)
 
     @property
-    def gamma(self) -> ArrayLike | None:
+    def gamma(self) -> Any:
         """Of Gaussian voters, or None; also for a committee, whose kernels have one each, ``voters.gamma``."""
         return None if self.kkt_residual is None else getattr(self.voters, "gamma", None)
 
@@ -87,7 +89,7 @@ class PVMinCq(NamedTuple):
 def make_model(voters: Any, found: SelfLabels, radius: Any, weights: np.ndarray, *figures: float) -> PVMinCq:
     """A model in the precision of its weights; the figures are margin, mu_max, C-bound and KKT residual."""
     numbers = [np.asarray(one, weights.dtype) for one in (*figures, radius, found.pv, found.labels, found.weights)]
-    return PVMinCq(voters, weights, *numbers, found.pairs)
+    return PVMinCq._make([voters, weights, *numbers, found.pairs, None])
 
 
 def decision(model: Any, x: Any) -> Any:
@@ -217,7 +219,7 @@ def save_model(model: PVMinCq, path: str | os.PathLike) -> None:
             ".model_, and model_at takes one from a grid"
         )
     fields = model._asdict()
-    arrays = {"none": np.array([name for name, value in fields.items() if value is None], str)}
+    arrays: dict[str, Any] = {"none": np.array([name for name, value in fields.items() if value is None], str)}
     for name, value in fields.items():
         if value is not None:
             arrays |= {name: np.asarray(value)} if isinstance(value, ClassNames) else _arrays(name, value)

@@ -68,7 +68,9 @@ class TransportSweep(NamedTuple):
     voter_mask: np.ndarray
     ratio: float | None = None
 
-    __repr__ = brief
+    def __repr__(self) -> str:
+        """In a few lines."""
+        return brief(self)
 
     @property
     def self_labels(self) -> tuple[SelfLabels, ...]:

@@ -79,9 +79,11 @@ def pv_transport_mincq(
     check_margins([margin], margin_unit, "margin")
     if identity and radius not in (None, 0):
         raise ValueError(f"radius must be None or 0 where identity is True; it is {radius!r}")
+    if not identity and radius is None:
+        raise ValueError("radius must be a number unless identity is True; it is None")
     if not identity and radius_unit != "pv":
         check_positive("radius", radius)
-    moves = Moves([radius], radius_unit, identity, own_scale, even, _shares(ratio), draws, seed, metric)
+    moves = Moves([radius or 0.0], radius_unit, identity, own_scale, even, _shares(ratio), draws, seed, metric)
     transport = one_map(source, labels, target, moves)
     places, mask = seat_moved(voters, transport, most_voters, seed)
     family = make_voters(voters, places, gamma)

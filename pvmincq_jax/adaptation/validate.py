@@ -42,7 +42,9 @@ class ValidatedFit(NamedTuple):
     choice: Choice
     sweep: Sweep
 
-    __repr__ = brief
+    def __repr__(self) -> str:
+        """In a few lines."""
+        return brief(self)
 
 
 def fit_validated(
@@ -124,7 +126,9 @@ class ValidatedTransport(NamedTuple):
     choice: Choice
     sweep: TransportSweep
 
-    __repr__ = brief
+    def __repr__(self) -> str:
+        """In a few lines."""
+        return brief(self)
 
     @property
     def adapted(self) -> bool:
