@@ -1,9 +1,8 @@
 """One grid over the devices of several processes or machines, by jax.distributed.
 
-Every process runs this same program. Each makes the whole grid's matchings for itself, solves its share of the lanes
-(a fold and a radius each), and gets all figures: what is printed is the same everywhere, and process 0 prints it. By
-default a fit solves its grid to the three digits that it chooses by, on the cores of each process; with ``exact`` all
-of it to 1e-7, on the devices of the mesh. On a cluster that JAX knows (Slurm, Open MPI, GKE) nothing need be said: ::
+Every process runs this same program. Each makes the whole grid's matchings for itself, solves its share of the
+problems (one for each fold, radius and gamma) on its devices, and gets all figures: what is printed is the same
+everywhere, and process 0 prints it. On a cluster that JAX knows (Slurm, Open MPI, GKE) nothing need be said: ::
 
     srun --ntasks 4 --cpus-per-task 8 python -m experiments.over_hosts --devices 8
 
@@ -15,7 +14,7 @@ Elsewhere, start one process on each machine, with the address of the first and 
 In a program of your own it takes three lines: ::
 
     jax.distributed.initialize()
-    mesh = jax.sharding.Mesh(jax.devices(), ("lanes",))
+    mesh = jax.sharding.Mesh(jax.devices(), ("problems",))
     fit = pvm.fit_validated(source, source_labels, target, mesh=mesh)
 """
 
@@ -50,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     jax.config.update("jax_num_cpu_devices", options.devices)
     jax.distributed.initialize(options.coordinator, options.processes, options.process)
-    mesh = jax.sharding.Mesh(np.array(jax.devices()), ("lanes",))
+    mesh = jax.sharding.Mesh(np.array(jax.devices()), ("problems",))
     task = moons_task(options.task, options.seed, per_class=options.per_class)
     learn = pvm.fit_validated if options.form == "label" else pvm.fit_transport_validated
     start = time.perf_counter()

@@ -25,8 +25,8 @@ import jax
 import numpy as np
 
 import pvmincq_jax as pvm
-from experiments.command import Command, as_table, names, write
-from experiments.study import Study, run_study
+from experiments.run.command import Command, as_table, names, write
+from experiments.run.study import Study, run_study
 
 __all__ = ["METHODS", "PUBLISHED", "TASKS", "cb_boost", "compute", "main", "split", "tic_tac_toe"]
 

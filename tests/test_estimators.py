@@ -79,7 +79,7 @@ def test_two_domains_are_the_library_s_own_fit(task):
     assert own.kkt_residual_ < 1e-7
     assert np.max(own.sweep_.kkt_residual) < 1e-3
     # The choice is that of a grid that is solved to the last digit.
-    exact = pvm.fit_validated(task.source, task.source_labels, task.target, seed=3, folds=3, **grid, exact=True)
+    exact = pvm.fit_validated(task.source, task.source_labels, task.target, seed=3, folds=3, **grid)
     assert np.max(exact.sweep.kkt_residual) < 1e-7
     assert exact.choice.grid_index == found.choice.grid_index
     size = np.max(np.abs(values))

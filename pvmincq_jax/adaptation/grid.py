@@ -21,7 +21,7 @@ from pvmincq_jax._threads import core_count, one_blas_thread
 from pvmincq_jax._types import Array, MarginUnit, Status, precision
 from pvmincq_jax.voting.families import read_votes
 from pvmincq_jax.voting.moments import Part, SmallSample, from_moments, from_votes, moments
-from pvmincq_jax.voting.program import SMALL_MARGIN, Solver, Steps, solve_mincq
+from pvmincq_jax.voting.program import SMALL_MARGIN, Solver, Steps, learn
 
 __all__: list[str] = []
 
@@ -182,7 +182,7 @@ def _program(solver: Solver, steps: Steps, rows: Array, labels: Array, mask: Arr
 
     def one(rows: Array, labels: Array, mask: Array, margins: Array) -> Any:
         shares = jax.numpy.ones_like(labels)
-        return jax.vmap(lambda mu: solve_mincq(rows, labels, mu, shares, mask, None, solver, steps))(margins)
+        return jax.vmap(lambda mu: learn(rows, labels, mu, shares, mask, None, solver, steps))(margins)
 
     solution = jax.vmap(one)(rows, labels, mask, margins)
     return solution.weights, solution.status, solution.kkt_residual, solution.c_bound, solution.mu_max

@@ -190,21 +190,16 @@ def solve_mincq(
     turn: bool = False,
     lead: int | None = None,
 ) -> MinCqSolution:
-    """`mincq` on checked arrays of one dtype.
+    """`mincq` on checked arrays of one dtype, of which a bad lane says so and disturbs nobody.
 
     Args:
-      votes, labels, shares: the sample ``[m, n]``, ``[m]`` and ``[m]``, or one with the same moments.
+      votes, labels, shares: the sample ``[m, n]``, ``[m]`` and ``[m]``.
       margin: mu.
       voter_mask: ``[n]``.
       factor: of the votes; None where F is to be the scaled votes themselves.
-      solver: "interior_point" or "jaxopt".
-      steps: of the interior point.
-      turn: with voters masked out, the rows of F are no longer orthogonal, which costs digits below 1e-3 mu_max; True
-        makes them so again, at the price of an SVD.
-      lead: how many rows quick steps use; all when None.
+      solver, steps, turn, lead: as in `learn`.
     """
     chex.assert_rank([votes, labels, margin, shares, voter_mask], [2, 1, 0, 1, 1])
-    dtype = votes.dtype
     # Comparisons with NaN are False, so these catch NaN labels and shares as well.
     bad = ~(jnp.isfinite(jnp.sum(jnp.abs(votes))) & jnp.any(voter_mask))
     bad |= ~(jnp.max(jnp.abs(labels)) <= 1) | ~(jnp.min(shares) >= 0)
@@ -216,10 +211,63 @@ def solve_mincq(
         lambda part: jnp.where(bad, jnp.ones_like(part), part), (votes, labels, shares, voter_mask, factor)
     )
     unknown = ~jnp.isfinite(margin)
-    margin = jnp.where(bad | unknown, 1.0, margin)
+    solution = learn(
+        votes,
+        labels,
+        jnp.where(bad | unknown, 0.0, margin),
+        shares,
+        voter_mask,
+        None if factor is None else _basis(votes, shares, voter_mask, factor, turn),
+        solver,
+        steps,
+        lead,
+    )
     bad |= unknown
+    return solution._replace(
+        status=jnp.where(bad, Status.BAD_INPUT, solution.status), mu_max=jnp.where(bad, jnp.nan, solution.mu_max)
+    )
+
+
+def _basis(votes: Array, shares: Array, voter_mask: Array, factor: VoteFactor, turn: bool) -> Array:
+    """Orthonormal columns Q ``[m, r]``, with which F = Q' V.
+
+    What the factor leaves out of the votes is projected away under these shares, so that it changes the second moment
+    by its square only. With voters masked out, the rows of F are no longer orthogonal, which costs digits below 1e-3
+    mu_max: a factor of more voters spans directions in which those left can only cancel. Turned so that F's rows there
+    are zero, at the price of an SVD, they cost none.
+    """
+    root = jnp.sqrt(jax.lax.stop_gradient(shares))
+    basis = orthonormal_columns(root[:, None] * factor.left)
+    if turn:
+        basis = basis @ thin_svd(jnp.where(voter_mask, (root[:, None] * basis).T @ votes, 0.0))[0]
+    return basis
+
+
+def learn(
+    votes: Array,
+    labels: Array,
+    margin: Array,
+    shares: Array,
+    voter_mask: Array,
+    basis: Array | None,
+    solver: Solver,
+    steps: Steps,
+    lead: int | None = None,
+) -> MinCqSolution:
+    """The weights of least second moment at a margin, with their certificate: Algorithm 1 on finite numbers.
+
+    Args:
+      votes, labels, shares: the sample ``[m, n]``, ``[m]`` and ``[m]``, or one with the same moments.
+      margin: mu; what is not in (0, mu_max] is infeasible.
+      voter_mask: ``[n]``; without any voter nothing is feasible.
+      basis: Q ``[m, r]`` of F = Q' V; None for F = V.
+      solver: "interior_point" or "jaxopt".
+      steps: of the interior point.
+      lead: how many rows quick steps use; all when None.
+    """
+    dtype = votes.dtype
     margins = jnp.where(voter_mask, voter_margins(votes, labels, shares), 0.0)
-    bound = 1 / jnp.sum(voter_mask).astype(dtype)
+    bound = 1 / jnp.maximum(jnp.sum(voter_mask), 1).astype(dtype)
     mu_max = jnp.sum(jnp.abs(margins)) * bound
     rounding = ROUNDING * jnp.finfo(dtype).eps
     feasible = (margin > 0) & (margin <= mu_max * (1 + rounding))
@@ -228,37 +276,28 @@ def solve_mincq(
     # At mu_max every voter with a margin is at its bound, and only those without one are left to choose.
     idle = jnp.abs(margins) <= rounding * mu_max
     free = voter_mask & (idle | ~at_most)
-    skip = bad | ~feasible
     root = jnp.sqrt(jax.lax.stop_gradient(shares))
-    if factor is None:
-        basis, rows, target = None, root[:, None] * votes, root * labels
-    else:
-        # What the factor leaves out of the votes is projected away under these shares, so that it changes the second
-        # moment by its square only: F = Q' V.
-        basis = orthonormal_columns(root[:, None] * factor.left)
-        rows = (root[:, None] * basis).T @ votes
-        if turn:
-            # A factor of more voters spans directions in which those left can only cancel: turned so that F's rows
-            # there are zero, they cost no digits.
-            rotation, singular, right = thin_svd(jnp.where(voter_mask, rows, 0.0))
-            basis, rows = basis @ rotation, singular[:, None] * right
-        target = basis.T @ (root * labels)
+    rows, target = root[:, None] * votes, root * labels
+    if basis is not None:
+        rows, target = basis.T @ rows, basis.T @ target
+    # What is not feasible goes on with a margin that is, and takes no step.
+    margin = jnp.where(feasible, margin, 1.0)
     problem = qp.BoxQP(
         factor=rows,
         gram=None,
         dual_target=target,
         normal=jnp.where(at_most & idle, 0.0, margins),
-        tau=jnp.clip(jnp.where(skip, 0.5, margin / mu_max), jnp.finfo(dtype).tiny, 1.0),
+        tau=jnp.clip(jnp.where(feasible, margin / mu_max, 0.5), jnp.finfo(dtype).tiny, 1.0),
         free=free,
         fixed=jnp.where(free | ~voter_mask, 0.0, jnp.sign(margins)),
-        skip=skip | ~jnp.any(free),
+        skip=~feasible | ~jnp.any(free),
     )
     sample = _Sample(votes, labels, shares, margins, margin, bound, basis)
     problem = jax.lax.stop_gradient(problem)
     solution = _solve(solver, steps, rows.shape[0] if lead is None else lead, sample, problem)
     residual = _kkt_residual(*jax.lax.stop_gradient((sample, problem, solution)))
     status = jnp.where(residual <= accuracy(dtype), Status.SOLVED, Status.MAX_ITERATIONS)
-    status = jnp.where(bad, Status.BAD_INPUT, jnp.where(feasible, status, Status.INFEASIBLE)).astype(jnp.int32)
+    status = jnp.where(feasible, status, Status.INFEASIBLE).astype(jnp.int32)
     solved = status == Status.SOLVED
     # The C-bound is computed from safe weights, so that a failed lane sends no NaN into the gradients of the others.
     weights = jnp.where(solved & voter_mask, solution.x, 0.0)
@@ -269,8 +308,8 @@ def solve_mincq(
         weights=weights,
         posterior=jnp.where(voter_mask, (weights + bound) / 2, jnp.where(solved, 0.0, jnp.nan)),
         status=status,
-        kkt_residual=jnp.where(bad | ~feasible, jnp.nan, residual),
+        kkt_residual=jnp.where(feasible, residual, jnp.nan),
         iterations=solution.iterations,
         c_bound=jnp.where(solved, c_bound, jnp.nan),
-        mu_max=jnp.where(bad, jnp.nan, mu_max),
+        mu_max=mu_max,
     )

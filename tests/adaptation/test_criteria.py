@@ -44,7 +44,6 @@ def made():
         source_labels=np.array([1.0, -1, -1, -1]),
         target=np.arange(10.0)[:, None] ** 2,
         voter_mask=np.ones((3, 1), bool),
-        accuracy=1e-7,
     )
 
 
@@ -151,16 +150,15 @@ def task():
     return moons_task("30", 1, per_class=20, test_size=400)
 
 
-@pytest.mark.parametrize("exact", [False, True])
 @pytest.mark.parametrize(
     ("options", "criterion", "draws"),
     [({}, pvm.label_criterion, 16), ({"criterion": pvm.rs_pv, "draws": 1}, pvm.rs_pv, 1)],
     ids=["ours", "paper"],
 )
-def test_fit_validated(options, criterion, draws, exact, task):
+def test_fit_validated(options, criterion, draws, task):
     arguments = task.source, task.source_labels, task.target
-    model, choice, figures = pvm.fit_validated(*arguments, exact=exact, **options, **GRID)
-    expected = pvm.sweep(*arguments, draws=draws, exact=exact, **GRID)
+    model, choice, figures = pvm.fit_validated(*arguments, **options, **GRID)
+    expected = pvm.sweep(*arguments, draws=draws, **GRID)
     np.testing.assert_array_equal(figures.c_bound, expected.c_bound)
     scores = criterion(expected)
     np.testing.assert_array_equal(choice.scores, scores)
@@ -168,8 +166,7 @@ def test_fit_validated(options, criterion, draws, exact, task):
     r, g, k = choice.grid_index
     # The model is the sweep's own at that point: the same labels, the same C-bound.
     np.testing.assert_array_equal(model.labels, figures.self_labels[r].labels)
-    # 1 - C-bound is the squared margin over the second moment, whose relative error is the grid's accuracy.
-    np.testing.assert_allclose(1 - model.c_bound, 1 - figures.c_bound[r, g, k], rtol=2 * figures.accuracy)
+    assert float(model.c_bound) == figures.c_bound[r, g, k]
     assert model.kkt_residual <= 1e-7
     np.testing.assert_allclose(model.margin / model.mu_max, figures.margins[k], rtol=1e-12)
     assert (float(model.radius), float(model.gamma)) == (figures.radii[r], figures.gammas[g])

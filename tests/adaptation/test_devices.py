@@ -30,20 +30,19 @@ def end(process):
 def test_two_devices_give_what_one_gives():
     found = json.loads(end(start("tests/adaptation/over_devices.py")))
     assert found.pop("devices") == 2
-    assert set(found) == {"label", "transport", "fit", "exact"}
+    assert set(found) == {"label", "transport", "fit"}
     assert max(found.values()) < 1e-7
 
 
 @pytest.mark.parametrize(
-    ("form", "how"),
-    [("label", []), ("label", ["--exact"]), pytest.param("transport", ["--exact"], marks=pytest.mark.long)],
+    "form", ["label", pytest.param("transport", marks=pytest.mark.long)]
 )
-def test_two_processes_give_what_one_gives(form, how):
+def test_two_processes_give_what_one_gives(form):
     def run(count):
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             address = f"127.0.0.1:{free.getsockname()[1]}"
-        given = ["--coordinator", address, "--processes", str(count), "--form", form, "--per-class", "20", *how]
+        given = ["--coordinator", address, "--processes", str(count), "--form", form, "--per-class", "20"]
         started = [start("-m", "experiments.over_hosts", *given, "--process", str(i)) for i in range(count)]
         return [end(process) for process in started]
 

@@ -141,7 +141,7 @@ def test_an_error_of_the_progress_function_ends_the_work(problem, monkeypatch):
 
 def test_a_problem_that_quick_steps_leave_unsolved_is_solved_by_sure_ones(problem, monkeypatch):
     votes, problems, figures = problem
-    seen, run = [], grid.solve_mincq
+    seen, run = [], grid.learn
 
     def give_up(*arguments):
         seen.append(arguments[-1])
@@ -149,7 +149,7 @@ def test_a_problem_that_quick_steps_leave_unsolved_is_solved_by_sure_ones(proble
         return solution._replace(status=solution.status + 2) if arguments[-1] == "quick" else solution
 
     monkeypatch.setattr(grid, "_programs", {})
-    monkeypatch.setattr(grid, "solve_mincq", give_up)
+    monkeypatch.setattr(grid, "learn", give_up)
     again = solve(votes, problems, FRACTIONS)
     assert set(seen) == {"quick", "sure"}
     np.testing.assert_array_equal(again.status, figures.status)

@@ -123,7 +123,7 @@ def test_what_is_not_solved_is_not_chosen(grid):
 
 def test_fit_transport_validated(grid, task):
     arguments = task.source, task.source_labels, task.target
-    model, choice, figures = pvm.fit_transport_validated(*arguments, **GRID, part=None, exact=True)
+    model, choice, figures = pvm.fit_transport_validated(*arguments, **GRID, part=None)
     np.testing.assert_array_equal(figures.weights, grid.weights)
     assert choice.score == pytest.approx(np.min(pvm.transport_criterion(grid)))
     r, g, k = choice.grid_index
@@ -132,10 +132,10 @@ def test_fit_transport_validated(grid, task):
     accuracy = np.mean(np.asarray(pvm.predict(model, task.test)) == task.test_labels)
     # Forty points and matchings of twenty at a time: more is for the experiments.
     assert accuracy > 0.8
-    voted = pvm.fit_transport_validated(*arguments, **GRID, exact=True)
+    voted = pvm.fit_transport_validated(*arguments, **GRID)
     together = pvm.committee(grid, pvm.transport_criterion(grid))
     np.testing.assert_array_equal(pvm.decision(voted.model, task.test), pvm.decision(together, task.test))
-    other = pvm.fit_transport_validated(*arguments, criterion=lambda one: one.c_bound, **GRID, exact=True)
+    other = pvm.fit_transport_validated(*arguments, criterion=lambda one: one.c_bound, **GRID)
     assert other.choice.score == pytest.approx(np.min(grid.c_bound))
 
 
@@ -204,7 +204,6 @@ def test_narrow_kernels_of_high_rank_are_solved():
         "margins": [0.2],
         "gammas": [300.0],
         "draws": 2,
-        "exact": True,
     }
     figures = pvm.transport_sweep(task.source, task.source_labels, task.target, **given)
     moved = np.asarray(figures.transports[0].moved)
