@@ -19,7 +19,8 @@ Choose
     `choose` takes the best point, and `model_at` its vote.
 Bound
     `theorem1`, `corollary1`, `eps_h`, `gibbs_deviation_bound`, `disagreement_deviation_bound` (section 3).
-    `pac_bound_0`, `pac_bound_1`, `pac_bound_2`.
+    `pac_bound_0`, `pac_bound_1`, `pac_bound_2`, `tandem_bound` and their kin, of what a sample says of a vote.
+    `self_bound`, `mincq_path` and `target_bound` minimise such a bound, on the sample or on the target.
 Plot
     `pvmincq_jax.plots`, of the scikit-learn classifiers in `pvmincq_jax.estimators`.
 

@@ -62,13 +62,9 @@ def eps_h(source_votes: ArrayLike, target_votes: ArrayLike, pair_weights: ArrayL
       >>> print(eps_h(np.array([[0.5, 1.0], [0.0, 0.0]]), np.array([[0.25, 0.5], [1.0, 0.0]]), np.array([1.0, 0.0])))
       0.5
     """
-    check_points("source_votes", source_votes)
     check_points("target_votes", target_votes)
-    if np.shape(source_votes) != np.shape(target_votes):
-        raise ValueError(
-            f"source_votes and target_votes must pair up; their shapes are {np.shape(source_votes)} and "
-            f"{np.shape(target_votes)}"
-        )
+    check_rows("source_votes", source_votes, target_votes)
+    check_same_dimension("source_votes", source_votes, "target_votes", target_votes, "voters")
     difference = jnp.abs(jnp.asarray(source_votes) - jnp.asarray(target_votes))
     if pair_weights is None:
         return jnp.max(difference)
@@ -85,11 +81,8 @@ def eps_h_within(
 
     One source point is looked at after the other, so that nothing larger than ``[m_t, n]`` is held, in gradients too.
 
-    Args:
-      source, target: ``[m_s, d]`` and ``[m_t, d]``.
-      source_votes: ``[m_s, n]``.
-      target_votes: ``[m_t, n]``.
-      radius: above 0, in Euclidean distance.
+    Args: source ``[m_s, d]``, target ``[m_t, d]``, source_votes ``[m_s, n]``, target_votes ``[m_t, n]`` and radius
+      above 0, in Euclidean distance.
 
     Returns: a scalar; without any pair a ValueError, or NaN where the points or the radius are traced.
 
@@ -135,9 +128,7 @@ def gibbs_deviation_bound(eps_h: ArrayLike, weights: ArrayLike | None = None) ->
 
     |R_T(G_Q) - R_S(G_Q)| <= 1/2 eps_H sum_j |w_j|, on the matched pairs, which share their labels (section 3.3).
 
-    Args:
-      eps_h: as of `eps_h` on these pairs; not negative.
-      weights: ``[n]``, or None for weights whose sizes sum to at most 1, as the paper has them: then eps_H / 2.
+    Args: eps_h of these pairs, and weights ``[n]``, or None if their sizes sum to at most 1, as in the paper.
 
     Returns: a scalar.
 
@@ -186,11 +177,7 @@ def disagreement_deviation_terms(
     Two lines of its derivation are false where M(x_t) < 0, though the final form is right: it bounds the difference on
     a pair by |eps_H^2 + 2 eps_H M(x_t)|, which is 0 at M(x_t) = -eps_H / 2. The size belongs around M(x_t) alone.
 
-    Args:
-      eps_h: as of `eps_h` on the matched pairs; not negative.
-      target_votes: ``[k, n]`` on the matched target points.
-      weights: ``[n]``.
-      sample_weights: ``[k]`` or None.
+    Args: eps_h of the pairs, target_votes ``[k, n]`` on them, weights ``[n]``, sample_weights ``[k]`` or None.
 
     Returns: a `DisagreementDeviation`.
 
@@ -224,9 +211,8 @@ def disagreement_deviation_bound(
     dis_Q(S, T) <= eps_H (1 + 2 E |M(x_t)|), if eps_H <= 1 and sum_j |w_j| <= 1; elsewhere, with
     t = eps_H max(1, sum_j |w_j|), it is at most t (max(1, t) + 2 E |M(x_t)|).
 
-    `disagreement_deviation_terms` derives this, tells the two cases apart and has a sharper form.
-
-    Args: eps_h, target_votes ``[k, n]``, weights ``[n]``, sample_weights ``[k]`` or None, as for those terms.
+    Args: eps_h, target_votes ``[k, n]``, weights ``[n]``, sample_weights ``[k]`` or None, as of
+      `disagreement_deviation_terms`, which derives this, tells the two cases apart and has a sharper form.
 
     Returns: a scalar.
 
@@ -291,9 +277,7 @@ def eps_h_of_radius(radius: ArrayLike, lipschitz: ArrayLike) -> Array:
     eps_H <= L radius, with eps_H of definition 4. A moved point is a mean of points within the radius of the original,
     hence within it too, and the bound covers pairs of original and moved points as well as those of the matching.
 
-    Args:
-      radius: above 0.
-      lipschitz: of every voter, e.g. that of `rbf_smoothness` without weights.
+    Args: radius above 0, and lipschitz of every voter, e.g. that of `rbf_smoothness` without weights.
 
     Returns: a scalar.
 
@@ -314,9 +298,7 @@ def moved_vote_bound(spread: MatchedSpread, smoothness: Smoothness) -> Array:
     The first is the mean of the Lipschitz condition. In the second, the linear terms <grad M(z_s), x_t - z_s> have mean
     0, because z_s is the mean of the x_t. For Gaussian voters it is gamma times the variance.
 
-    Args:
-      spread: of the matched points, see `pvmincq_jax.matched_spread`.
-      smoothness: of the vote.
+    Args: spread of the matched points, see `pvmincq_jax.matched_spread`, and smoothness of the vote.
 
     Returns: ``[m_s]``.
 
@@ -367,11 +349,7 @@ def moved_disagreement_bound(
     On each source point, mean_t M(x_t)^2 - M(z)^2 = 2 M(z) (mean_t M(x_t) - M(z)) + mean_t (M(x_t) - M(z))^2. The first
     term is at most 2 |M(z)| b_s, and the last is at most L^2 mean_t |x_t - z|^2.
 
-    Args:
-      spread: of the matched points.
-      moved_votes: ``[m_s, n]`` on the moved points.
-      weights: ``[n]``.
-      smoothness: of the vote.
+    Args: spread and smoothness as of `moved_vote_bound`, moved_votes ``[m_s, n]`` on the moved points, weights ``[n]``.
 
     Returns: a scalar.
 

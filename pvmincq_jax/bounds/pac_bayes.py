@@ -338,7 +338,7 @@ def c_tandem_bound(
 ) -> Array:
     """The C-tandem bound (Masegosa et al. 2020): the C-bound in terms of joint error and Gibbs risk.
 
-    R(B_Q) <= max_{r_* <= r <= r*} (e* - r^2) / (e* - r + 1/4), each of e and r bounded with delta / 2.
+    R(B_Q) <= max_{r_* <= r <= r*} (e* - r^2) / (e* - r + 1/4) if all r < 1/2, each of e and r bounded with delta / 2.
 
     In r the fraction rises up to r = 2 e*, where it is 4 e*, and falls from there: the worst r is the possible one
     that is closest to 2 e*. Not in the paper.
@@ -353,10 +353,10 @@ def c_tandem_bound(
     """
     sample = _read(gibbs_risk, disagreement, m, kl, delta)
     joint, low, high = _joint_and_risks(sample)
-    # From e = 1/4 on the vote may always err; below, no vote has a risk above sqrt(e) < 1/2.
-    usable = joint < 0.25
-    joint = jnp.where(usable, joint, 0.0)
+    # No vote has a risk above sqrt(e), and one of risk 1/2 may always err.
     risk = jnp.minimum(jnp.clip(2 * joint, low, high), jnp.sqrt(joint))
+    usable = risk < 0.5
+    risk = jnp.where(usable, risk, 0.0)
     value = (joint - risk**2) / (joint - risk + 0.25)
     return known(sample.inside, jnp.where(usable, value, 1.0))
 
