@@ -107,7 +107,7 @@ from pvmincq_jax.adaptation.validate import ValidatedFit, ValidatedTransport, fi
 from pvmincq_jax.adaptation.resampling import cross_validation, reverse_validation, rs_pv_validation
 from pvmincq_jax.adaptation.views import adapt_votes, pv_mincq_views, stack_views, view_margins, view_scales, view_votes
 from pvmincq_jax.adaptation.view_validation import ValidatedVotes, fit_views_validated, fit_votes_validated
-from pvmincq_jax.adaptation.shift import LabelShift, label_shift
+from pvmincq_jax.adaptation.shift import LabelShift, Shift, contradicted, detect_shift, label_shift
 from pvmincq_jax.adaptation.distance import LearnedMap, LinearMap, apply_map, learn_map, own_c_bound
 from pvmincq_jax.adaptation.points import SharedPoints, class_rows, even_rows, shared_points
 from pvmincq_jax.bounds.domain import Theorem1, corollary1, joint_error, self_label_gap, theorem1
@@ -170,8 +170,8 @@ __all__ = [
     "fit_validated", "cross_validation", "reverse_validation", "rs_pv_validation", "adapt_votes", "pv_mincq_views",
     "stack_views", "view_margins", "view_scales", "view_votes", "ValidatedVotes", "fit_views_validated",
     "fit_votes_validated",
-    "LabelShift", "label_shift", "LearnedMap", "LinearMap", "apply_map", "learn_map", "own_c_bound", "SharedPoints",
-    "class_rows", "even_rows", "shared_points",
+    "LabelShift", "Shift", "contradicted", "detect_shift", "label_shift", "LearnedMap", "LinearMap", "apply_map",
+    "learn_map", "own_c_bound", "SharedPoints", "class_rows", "even_rows", "shared_points",
     "Theorem1", "corollary1", "joint_error", "self_label_gap", "theorem1", "DisagreementDeviation",
     "disagreement_deviation_bound", "disagreement_deviation_terms", "eps_h", "eps_h_within", "gibbs_deviation_bound",
     "Smoothness", "eps_h_of_radius", "moved_disagreement_bound", "moved_gibbs_bound", "moved_vote_bound",

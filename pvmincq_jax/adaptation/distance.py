@@ -35,8 +35,6 @@ MapForm = Literal["diagonal", "full", "low_rank"]
 
 # Points of a domain that gradients are taken from, and that maps are judged on.
 _LEARNT_FROM, _JUDGED_ON = 150, 1000
-# Iterations of Sinkhorn.
-_ITERATIONS = 60
 
 
 class LinearMap(NamedTuple):
@@ -115,7 +113,7 @@ class MapTerms(NamedTuple):
 
 
 class MapOptions(NamedTuple):
-    """What `learn_map` does; each as there."""
+    """What `learn_map` does; each as there. And the iterations of Sinkhorn: few are enough for a direction."""
 
     radius: float
     gamma: float
@@ -125,11 +123,12 @@ class MapOptions(NamedTuple):
     steps: int
     learning_rate: float
     starts: int
+    iterations: int = 60
 
 
 # Weights of features trade PV for a low C-bound. A subspace is to have next to no PV, and a wrong start ends elsewhere.
 _FEATURES = MapOptions(0.25, 20.0, 0.2, 0.3, 0.3, 200, 0.05, 1)
-_SUBSPACE = MapOptions(0.1, 20.0, 0.1, 3.0, 0.0, 40, 0.1, 8)
+_SUBSPACE = MapOptions(0.1, 20.0, 0.1, 3.0, 0.0, 40, 0.1, 8, 15)
 
 
 class LearnedMap(NamedTuple):
@@ -179,11 +178,11 @@ def _matrix(parameters: Array, covariance: Array) -> Array:
     return matrix / jnp.sqrt(2 * jnp.sum((matrix @ covariance) * matrix))
 
 
-def _objective(parameters: Array, task: _Task, with_eps_h: bool) -> tuple[Array, MapTerms]:
+def _objective(parameters: Array, task: _Task, iterations: int, with_eps_h: bool) -> tuple[Array, MapTerms]:
     matrix = _matrix(parameters, task.covariance)
     source, target = task.source @ matrix.T, task.target @ matrix.T
     bound = own_c_bound(source, task.labels, task.gamma)
-    matching = soft_matching(source, target, task.radius, task.temperature, _ITERATIONS)
+    matching = soft_matching(source, target, task.radius, task.temperature, iterations)
     moved = jnp.zeros_like(bound)
     if with_eps_h:
         votes = rbf_votes(source, source, task.gamma), rbf_votes(target, source, task.gamma)
@@ -192,20 +191,22 @@ def _objective(parameters: Array, task: _Task, with_eps_h: bool) -> tuple[Array,
     return loss, MapTerms(loss, bound, matching.pv, moved)
 
 
-@partial(jax.jit, static_argnames=("steps", "with_eps_h"))
-def _descend(starts: Array, task: _Task, rate: Array, steps: int, with_eps_h: bool) -> tuple[Array, MapTerms]:
+@partial(jax.jit, static_argnames=("steps", "iterations", "with_eps_h"))
+def _descend(
+    starts: Array, task: _Task, rate: Array, steps: int, iterations: int, with_eps_h: bool
+) -> tuple[Array, MapTerms]:
     """Adam from each start; the maps reached, and the terms before each step and after the last."""
     optimiser = optax.adam(optax.cosine_decay_schedule(rate, steps))
 
     def descend(parameters: Array) -> tuple[Array, MapTerms]:
         def step(carry: tuple[Array, Any], _: None) -> tuple[tuple[Array, Any], MapTerms]:
             point, state = carry
-            slope, terms = jax.grad(_objective, has_aux=True)(point, task, with_eps_h)
+            slope, terms = jax.grad(_objective, has_aux=True)(point, task, iterations, with_eps_h)
             updates, state = optimiser.update(slope, state)
             return (optax.apply_updates(point, updates), state), terms
 
         (reached, _), history = jax.lax.scan(step, (parameters, optimiser.init(parameters)), None, length=steps)
-        last = _objective(reached, task, with_eps_h)[1]
+        last = _objective(reached, task, iterations, with_eps_h)[1]
         return _matrix(reached, task.covariance), jax.tree.map(jnp.append, history, last)
 
     return jax.vmap(descend)(starts)
@@ -293,7 +294,7 @@ def learn_map(
         raise ValueError(f"rank must be at most the number of features, {features}; it is {rank}")
     asked = (radius, gamma, temperature, pv_weight, eps_h_weight, steps, learning_rate, starts)
     usual = _SUBSPACE if form == "low_rank" else _FEATURES
-    options = MapOptions(*(value if one is None else one for one, value in zip(asked, usual)))  # type: ignore[arg-type]
+    options = usual._replace(**{name: one for name, one in zip(usual._fields, asked) if one is not None})
     _check_options(options)
     rng = np.random.default_rng(check_count("seed", seed, 0))
     deviation = np.sqrt((np.var(source, axis=0) + np.var(target, axis=0)) / 2)
@@ -314,7 +315,8 @@ def learn_map(
         for count in ranks:
             begin = _starts(form, count, features, options.starts, rng).astype(dtype)
             rate = np.asarray(options.learning_rate, dtype)
-            matrices, history = _descend(begin, task, rate, options.steps, options.eps_h_weight > 0)
+            how = options.steps, options.iterations, options.eps_h_weight > 0
+            matrices, history = _descend(begin, task, rate, *how)
             for place, matrix in enumerate(np.asarray(matrices)):
                 linear = LinearMap(matrix / deviation)
                 images = source[rows] @ linear.matrix.T, target[columns] @ linear.matrix.T  # type: ignore[union-attr]

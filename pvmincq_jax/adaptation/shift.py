@@ -1,22 +1,48 @@
-"""What has changed between two domains, told without target labels. Not in the paper.
+"""What has changed between two domains, told without target labels, and what is to be done. Not in the paper.
 
-The first question is whether the class ratio alone explains the target: then nothing has to move.
+Three explanations of a target are tried before any point is moved, each by a test that may refuse it:
+
+1. the classes have other shares, and nothing else has changed;
+2. the cells of the source, small groups of neighbours whatever their class, have other shares: a covariate shift;
+3. neither holds, but there is a subspace in which the first one does.
+
+Under 1 and 2 the source stays where it is, weighed cell by cell to look like the target. The weights leave the share of
+each class among points of one place as it is: they are safe where the classes themselves have changed so that they
+look like another ratio, which no unlabelled sample can tell and where weights of the classes would be a bet.
+
+Under 3 the vote B_L of the subspace has the same risk R_L in both domains. A vote B of the target that contradicts it
+on more than 2 R_L of the points is worse than it: R_T(B) >= P_T(B != B_L) - R_L > R_L. That decides whether points move
+as they are nearest, or as they are nearest in the subspace, without a target label.
 """
 
-from typing import NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from scipy.optimize import nnls
 
 from pvmincq_jax._checks import check_count, check_length, check_samples
 from pvmincq_jax._distances import squared_distances
-from pvmincq_jax._samples import canonical_order
+from pvmincq_jax._samples import canonical_order, spread_rows
 from pvmincq_jax._types import ArrayLike
+from pvmincq_jax.adaptation.distance import LinearMap, learn_map
+from pvmincq_jax.voting.voters import rbf_votes
 
-__all__ = ["LabelShift", "label_shift"]
+__all__ = ["LabelShift", "Shift", "contradicted", "detect_shift", "label_shift"]
 
 # Points of a domain that are looked at, 8 MB of distances; of a larger sample, so many are drawn.
 _MOST_POINTS = 1000
+# The p-value up to which an explanation is refused, and the draws of a test that only decides.
+_LEVEL, _DRAWS = 0.05, 100
+# Points of a cell: enough to tell where it lies, and few enough for a cell to be all one density.
+_CELL, _STEPS = 16, 10
+# A direction is looked for where there are so many points for each feature: among many features and few points, some
+# direction looks unchanged by chance.
+_POINTS_A_FEATURE = 50
+# Directions of the plane that are looked at before any is learnt; and how many times the distance that equal samples
+# have is too far.
+_DIRECTIONS, _FAR = 72, 3.0
+# Of the votes in a subspace, in units of its mean squared distance, as in `learn_map`.
+_GAMMA = 20.0
 
 
 class LabelShift(NamedTuple):
@@ -85,14 +111,14 @@ def label_shift(
     within = np.sqrt(squared_distances(source, source))
     across = mixture @ np.mean(np.sqrt(squared_distances(source, target)), axis=1)
     spread = np.mean(np.sqrt(squared_distances(target, target)))
-    shares, distance = _nearest(mixture @ within @ mixture.T, across, spread)
+    shares, distance = _nearest(_gram(mixture @ within @ mixture.T, across, spread))
 
     drawn = [rng.multinomial(size, np.full(size, 1 / size), size=draws) / size for size in sizes]
     mixtures = np.repeat(np.eye(classes.size), sizes, axis=1) * np.concatenate(drawn, axis=1)[:, None]
     targets = rng.multinomial(len(target), shares @ mixture, size=draws) / len(target)
     both = np.concatenate([mixtures, targets[:, None]], axis=1)
     means = (both.reshape(-1, len(source)) @ within).reshape(both.shape) @ both.swapaxes(1, 2)
-    again = np.array([_nearest(one[:-1, :-1], one[-1, :-1], one[-1, -1])[1] for one in means])
+    again = np.array([_nearest(_gram(one[:-1, :-1], one[-1, :-1], one[-1, -1]))[1] for one in means])
     # Two draws of n points coincide once in n times, and two points of a domain never.
     again *= np.min(sizes) / max(np.min(sizes) - 1, 1)
     return LabelShift(shares, distance, float((1 + np.sum(again >= distance)) / (1 + draws)))
@@ -104,17 +130,180 @@ def _draw(points: np.ndarray, rows: np.ndarray, most: int, rng: np.random.Genera
     return rows if len(rows) <= most else rng.permutation(rows)[: max(most, 1)]
 
 
-def _nearest(classes: np.ndarray, across: np.ndarray, spread: float) -> tuple[np.ndarray, float]:
-    """The shares of least distance D(p), and that distance, from mean distances.
+def _gram(classes: np.ndarray, across: np.ndarray, spread: float) -> np.ndarray:
+    """G ``[c, c]`` with D(p) = p'Gp on the simplex, a Gram matrix, from mean distances.
 
-    Between classes ``[c, c]``, of each class from the target ``[c]``, and between two points of the target. With
-    G_cd = E|S_c - T| + E|S_d - T| - E|S_c - S_d| - E|T - T'|, a Gram matrix, D(p) = p'Gp on the simplex: its minimum is
-    the point of the convex hull of c vectors that is nearest to the origin. Least squares with x >= 0 of the vectors'
-    mean to 0 and of the sum of x to 1 ends in the direction of p, whatever the sum is.
+    G_cd = E|S_c - T| + E|S_d - T| - E|S_c - S_d| - E|T - T'|, of the classes ``[c, c]``, of each class from the target
+    ``[c]``, and of two points of the target.
     """
-    gram = across[:, None] + across - classes - spread
+    return across[:, None] + across - classes - spread
+
+
+def _nearest(gram: np.ndarray) -> tuple[np.ndarray, float]:
+    """The shares of least distance D(p) = p'Gp, and that distance.
+
+    They are the point of the convex hull of c vectors that is nearest to the origin. Least squares with x >= 0 of the
+    vectors' mean to 0 and of the sum of x to 1 ends in the direction of p, whatever the sum is.
+    """
     values, vectors = np.linalg.eigh(gram / (np.trace(gram) or 1.0))
     root = np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T
     found, _ = nnls(np.vstack([root, np.ones(len(gram))]), np.append(np.zeros(len(gram)), 1.0))
     shares = found / np.sum(found)
     return shares, float(max(shares @ gram @ shares, 0.0))
+
+
+class Shift(NamedTuple):
+    """What `detect_shift` returns.
+
+    Attributes:
+      kind: "ratio", "covariate", "subspace" or "move".
+      sentence: what has changed, and what is to be done.
+      label_shift: of the classes, a `LabelShift`.
+      p_value: of the test that decided: for "ratio" and "covariate" that of the cells, for "subspace" that of the
+        classes in it, for "move" the largest that was found.
+      weights: of the source points ``[m_s]``, of mean 1, under which the source looks like the target; None where it
+        has to move.
+      map: the subspace, a `LinearMap`; None unless the kind is "subspace".
+      votes: of the subspace on the target points ``[m_t]`` in {-1, +1}; None likewise.
+      risk: of these votes, R_L; NaN likewise.
+    """
+
+    kind: Literal["ratio", "covariate", "subspace", "move"]
+    sentence: str
+    label_shift: LabelShift
+    p_value: float
+    weights: np.ndarray | None = None
+    map: LinearMap | None = None
+    votes: np.ndarray | None = None
+    risk: float = float("nan")
+
+
+def detect_shift(source: ArrayLike, source_labels: ArrayLike, target: ArrayLike, *, seed: int = 0) -> Shift:
+    """What has changed between two domains: see the text at the top of this module. Not in the paper.
+
+    A subspace is looked for with labels -1 and +1 alone, and where there are at least 50 points of each domain for a
+    feature.
+
+    Args:
+      source, source_labels, target: as in `label_shift`.
+      seed: of the tests and of `pvmincq_jax.learn_map`.
+
+    Returns: a `Shift`.
+
+    Example:
+      >>> rng = np.random.default_rng(0)
+      >>> labels = np.repeat([-1, 1], 60)
+      >>> source, target = rng.normal(labels, 0.5)[:, None], rng.normal(np.repeat([-1, 1], [100, 20]), 0.5)[:, None]
+      >>> ratio, moved = detect_shift(source, labels, target), detect_shift(source, labels, target + 5)
+      >>> print(ratio.kind, ratio.weights.round(1).min() < 0.5, moved.kind)
+      ratio True move
+    """
+    classes = label_shift(source, source_labels, target, seed=seed)
+    source, labels, target = np.asarray(source, float), np.asarray(source_labels), np.asarray(target, float)
+    cells = _cells(source, max(2, min(len(source), _MOST_POINTS) // _CELL), seed)
+    pieces = label_shift(source, cells, target, draws=_DRAWS, seed=seed) if np.max(cells) else classes
+    if pieces.p_value > _LEVEL:
+        kind: Any = "ratio" if classes.p_value > _LEVEL else "covariate"
+        what = (
+            "nothing but the class ratio has" if kind == "ratio" else "the same points as in the source, in shares that"
+        )
+        weights = (pieces.shares / np.bincount(cells))[cells] * len(source) if np.max(cells) else np.ones(len(source))
+        sentence = f"{what} changed (p = {(classes if kind == 'ratio' else pieces).p_value:.2g}): nothing is moved"
+        return Shift(kind, sentence, classes, pieces.p_value, weights)
+    largest = max(classes.p_value, pieces.p_value)
+    enough = min(len(source), len(target)) >= _POINTS_A_FEATURE * source.shape[1] > _POINTS_A_FEATURE
+    if enough and np.array_equal(np.unique(labels), (-1, 1)):
+        subspace = _subspace(source, labels.astype(float), target, seed)
+        if subspace is not None:
+            linear, found = subspace
+            votes, risk = _subspace_votes(source, labels.astype(float), target, linear, found.shares)
+            sentence = (
+                f"points have moved, and not in a subspace of rank {len(np.asarray(linear.matrix))} "
+                f"(p = {found.p_value:.2g}), where the source has a risk of {risk:.2g}"
+            )
+            return Shift("subspace", sentence, classes, found.p_value, None, linear, votes, risk)
+    return Shift("move", f"points had to move (p = {largest:.2g})", classes, largest)
+
+
+def contradicted(shift: Shift, target_values: ArrayLike) -> np.ndarray:
+    """Which votes contradict a subspace in which nothing has changed so often that they are worse than its vote.
+
+    P_T(B(x) != B_L(x)) > 2 R_L, from which R_T(B) > R_L follows. Not in the paper.
+
+    Args:
+      shift: of `detect_shift`.
+      target_values: of votes on the target points ``[..., m_t]``.
+
+    Returns: bool ``[...]``; False where there is no such subspace.
+
+    Example:
+      >>> nothing = LabelShift(np.array([0.5, 0.5]), 0.0, 1.0)
+      >>> shift = Shift("subspace", "", nothing, 0.5, votes=np.array([1, 1, -1, -1]), risk=0.2)
+      >>> contradicted(shift, np.array([[0.3, 0.2, 0.1, -0.2], [-0.3, -0.2, 0.1, -0.2]]))
+      array([False,  True])
+    """
+    values = np.asarray(target_values)
+    if shift.votes is None:
+        return np.zeros(values.shape[:-1], bool)
+    return np.mean(~(values * shift.votes > 0), axis=-1) > 2 * shift.risk
+
+
+def _cells(points: np.ndarray, count: int, seed: int) -> np.ndarray:
+    """Numbers from 0 of the cells of a sample ``[m]``, by k-means, whatever the order of the rows."""
+    centers = points[spread_rows(points, count, seed)]
+    for _ in range(_STEPS):
+        numbers = np.argmin(squared_distances(points, centers), axis=1)
+        _, numbers = np.unique(numbers, return_inverse=True)
+        sizes = np.bincount(numbers)
+        centers = np.stack([np.bincount(numbers, column) / sizes for column in points.T], axis=1)
+    return numbers
+
+
+def _subspace(
+    source: np.ndarray, labels: np.ndarray, target: np.ndarray, seed: int
+) -> tuple[LinearMap, LabelShift] | None:
+    """The map of least R_S + PV among those of `learn_map` under which the ratio explains the target."""
+    if source.shape[1] == 2:
+        turns = np.pi * np.arange(_DIRECTIONS) / _DIRECTIONS
+        scale = np.sqrt(np.var(source, axis=0) + np.var(target, axis=0)) + np.finfo(float).tiny
+        directions = np.stack([np.cos(turns), np.sin(turns)], axis=1) / scale
+        if min(_excess(source @ one, labels, target @ one) for one in directions) > _FAR:
+            return None
+    for linear, _, _ in learn_map(source, labels, target, seed=seed).others:
+        images = source @ np.asarray(linear.matrix).T, target @ np.asarray(linear.matrix).T
+        if images[0].shape[1] > 1 or _excess(images[0][:, 0], labels, images[1][:, 0]) <= _FAR:
+            found = label_shift(images[0], labels, images[1], draws=_DRAWS, seed=seed)
+            if found.p_value > _LEVEL:
+                return linear, found
+    return None
+
+
+def _excess(source: np.ndarray, labels: np.ndarray, target: np.ndarray) -> float:
+    """The least D(p) of `label_shift` on a line, in units of what it is between equal samples of these sizes.
+
+    On a line the energy distance is 2 int (F - G)^2 of the distribution functions.
+    """
+    values = np.concatenate([source, target])
+    order = np.argsort(values, kind="stable")
+    gaps = np.diff(values[order])
+    sides = [np.append(labels == c, np.zeros(len(target), bool)) for c in np.unique(labels)]
+    sides.append(np.arange(len(values)) >= len(source))
+    steps = np.stack([np.cumsum(side[order])[:-1] / np.sum(side) for side in sides])
+    apart = steps[:-1] - steps[-1]
+    _, distance = _nearest(2 * (apart * gaps) @ apart.T)
+    spread = 2 * np.sum(gaps * steps[-1] * (1 - steps[-1]))
+    return distance / ((1 / len(source) + 1 / len(target)) * spread + np.finfo(float).tiny)
+
+
+def _subspace_votes(
+    source: np.ndarray, labels: np.ndarray, target: np.ndarray, linear: LinearMap, shares: np.ndarray
+) -> tuple[np.ndarray, float]:
+    """The kernel vote of the mapped source on the target, and its risk on the source, each point left out in turn.
+
+    The classes weigh as their shares in the target, in the vote and in the risk.
+    """
+    images = [sample @ np.asarray(linear.matrix).T for sample in (source, target)]
+    weights = np.where(labels > 0, shares[1] / np.sum(labels > 0), shares[0] / np.sum(labels < 0))
+    votes = np.asarray(rbf_votes(images[1], images[0], _GAMMA)) @ (weights * labels)
+    own = np.asarray(rbf_votes(images[0], images[0], _GAMMA)) @ (weights * labels) - weights * labels
+    return np.where(votes > 0, 1, -1), float(np.sum(weights * ~(own * labels > 0)) / np.sum(weights))
