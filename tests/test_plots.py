@@ -19,7 +19,7 @@ from pvmincq_jax.plots import plot_criterion, plot_transfer
 
 @pytest.fixture(scope="module")
 def model():
-    task = moons_task("40", 1003, per_class=16, test_size=20)
+    task = moons_task("40", 1004, per_class=16, test_size=20)
     given = {"radius": [0.3, 0.6, 1.0], "gamma": [2.0, 8.0], "draws": 3}
     return PVMinCqClassifier(**given).fit_domains(task.source, task.source_labels, task.target)
 
@@ -55,7 +55,7 @@ def test_criterion_frames_the_chosen_point(model):
 
 @pytest.fixture(scope="module")
 def moved():
-    task = moons_task("40", 1003, per_class=16, test_size=20)
+    task = moons_task("40", 1004, per_class=16, test_size=20)
     return PVTransportClassifier(gamma=2.0, draws=3).fit_domains(task.source, task.source_labels, task.target)
 
 

@@ -285,6 +285,7 @@ def test_the_narrowest_gamma_is_the_largest(moons):
     for grid in (pvm.sweep, pvm.transport_sweep):
         options = given if grid is pvm.sweep else {name: given[name] for name in ("radii", "margins", "draws")}
         one, other = (grid(source, labels, target, **options, gammas=order) for order in ([1e-3, 5.0], [5.0, 1e-3]))
+        np.testing.assert_allclose(other.c_bound[:, ::-1], one.c_bound, rtol=0, atol=1e-9)
 
 
 # A model's file.
@@ -354,9 +355,7 @@ def test_every_point_of_the_transport_grid_can_be_had_again(moons, unequal):
     target = moons.target[::2] if unequal else moons.target
     given = {"draws": 3, "seed": 5}
     ratio = {"ratio": 0.4} if unequal else {}
-    grid = pvm.transport_sweep(
-        moons.source, moons.source_labels, target, **given, **ratio, gammas=[2.0], margins=[0.3]
-    )
+    grid = pvm.transport_sweep(moons.source, moons.source_labels, target, **given, **ratio, gammas=[2.0], margins=[0.3])
     assert np.sum(grid.radii == 0) == 2
     for place in range(0, len(grid.radii), 3 if unequal else 2):
         scores = np.ones(grid.status.shape)

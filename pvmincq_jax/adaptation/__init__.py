@@ -1,7 +1,6 @@
 """Algorithm 3, section 3.4 and section 5: votes for a domain without labels, and their choice without labels.
 
-- `grid`, `lanes`: the one engine that solves MinCq over folds, radii, gammas and margins, and what its programs take
-- `coarse_grid`: large grids, to what a criterion can see
+- `grid`: the one engine that solves MinCq over folds, radii, gammas, classes and margins
 - `options`: what a grid is made with
 - `seats`: who learns in which fold, where Gaussian voters sit, and how many
 - `model`, `learn`: a vote, its values at new points and its file; how it is learnt, or taken from a grid
@@ -10,7 +9,7 @@
 - `transport`, `moves`, `transport_sweeps`, `moved_grid`: the form that moves source points to the target, its maps, and
   the grid of votes on them
 - `criteria`, `moved_criteria`, `choice`, `validate`: what a point of the grid is chosen by, and fits that choose
-- `committee`, `ratio`: the best part of a grid votes; the class ratio of the target
+- `committee`, `ratio`, `shift`: the best part of a grid votes; the class ratio of the target, and what else has changed
 - `classes`, `class_grids`: more than two classes, each against the rest, and one choice for all
 - `resampling`: cross-validation and reverse validation of any method
 - `views`, `view_validation`: several descriptions of the same objects, or given classifiers

@@ -93,7 +93,7 @@ def shared_points(
       >>> source, target = np.array([[0.0], [0.1], [5.0], [1.0]]), np.array([[0.05], [1.2]])
       >>> found = shared_points(source, target, radii=[0.06, 0.3])
       >>> found.ranking[-1], found.score.round(1)
-      (np.int64(2), array([0.5, 0.5, 0. , 0.5]))
+      (np.int64(2), array([0.4, 0.6, 0. , 0.5]))
     """
     space = make_space(source, target, metric)
     size = space.source_rows.size

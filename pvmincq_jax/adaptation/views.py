@@ -219,7 +219,7 @@ def view_margins(model: PVMinCq, views: Views) -> Array:
     families = model.voters.families
     check_views("views", views, len(families))
     votes = [family.votes(view) for family, view in zip(families, views)]
-    parts = jnp.split(jnp.asarray(model.weights), np.cumsum([votes.shape[1] for own in votes])[:-1])
+    parts = jnp.split(jnp.asarray(model.weights), np.cumsum([part.shape[1] for part in votes])[:-1])
     return jnp.stack([vote_margin(own, part) for own, part in zip(votes, parts)], axis=1)
 
 

@@ -4,7 +4,7 @@
 - `cbound`: equation 1, theorem 2 and equation 4: margins, moments, risks, disagreement
 - `factor`: the low-rank factor of a vote matrix, shared by every MinCq over the same voters
 - `qp`, `jaxopt_qp`: the box-constrained quadratic program, by an interior-point method or by jaxopt
-- `coarse`: the same program to a few digits, on the host and without compiling
-- `linalg`: factorisations of one matrix at a time
+- `moments`: a small sample with the moments of a larger one
+- `linalg`: factorisations under vmap
 - `mincq`, `program`: Algorithm 1: its face and checks, and the program on checked arrays
 """

@@ -34,9 +34,7 @@ def test_two_devices_give_what_one_gives():
     assert max(found.values()) < 1e-7
 
 
-@pytest.mark.parametrize(
-    "form", ["label", pytest.param("transport", marks=pytest.mark.long)]
-)
+@pytest.mark.parametrize("form", ["label", pytest.param("transport", marks=pytest.mark.long)])
 def test_two_processes_give_what_one_gives(form):
     def run(count):
         with socket.socket() as free:

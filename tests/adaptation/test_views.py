@@ -18,7 +18,7 @@ GRID = {"levels": (0.1,), "margins": (0.1, 0.5), "folds": 2, "draws": 4, "seed":
 @pytest.fixture(scope="module")
 def task():
     """Moons turned by 30 degrees, and a second view: their squares on another scale."""
-    moons = moons_task("30", 11, per_class=20, test_size=100)
+    moons = moons_task("30", 11, per_class=30, test_size=100)
     second = [np.column_stack([x**2, x[:, :1] * x[:, 1:]]) * 20 for x in (moons.source, moons.target, moons.test)]
     views = [[x, other] for x, other in zip((moons.source, moons.target, moons.test), second)]
     return moons, *views
