@@ -60,8 +60,15 @@ def moved():
 
 
 def test_a_committee_is_drawn_by_its_best_member(moved):
-    assert moved.radius_ is None
-    assert f"radius {moved.choice_.radius:.2f}: PV = {moved.pv_:.2f}" in plot_transfer(moved).get_title()
+    """All votes at the largest radius have a seat, and are of one mind on so small a shift."""
+
+    def at_the_last(sweep):
+        return np.where(np.arange(len(sweep.radii)) == len(sweep.radii) - 1, 1.0, 2.0)[:, None, None] + 0 * sweep.status
+
+    given = {"gamma": 2.0, "margin": [0.3, 0.4, 0.5], "draws": 2, "criterion": at_the_last, "part": 1.0}
+    model = PVTransportClassifier(**given).fit_domains(moved.source_, moved.source_labels_, moved.source_ + 0.1)
+    assert model.radius_ is None
+    assert f"radius {model.choice_.radius:.2f}: PV = {model.pv_:.2f}" in plot_transfer(model).get_title()
 
 
 @pytest.mark.parametrize(
