@@ -21,7 +21,7 @@ from pvmincq_jax._threads import core_count, one_blas_thread
 from pvmincq_jax._types import Array, MarginUnit, Status, precision
 from pvmincq_jax.voting.families import read_votes
 from pvmincq_jax.voting.moments import Part, SmallSample, from_moments, from_votes, moments
-from pvmincq_jax.voting.program import SMALL_MARGIN, Solver, Steps, learn
+from pvmincq_jax.voting.program import SMALL_MARGIN, Solver, Steps, accuracy, learn
 
 __all__: list[str] = []
 
@@ -29,13 +29,17 @@ __all__: list[str] = []
 _BLOCK, _KEPT = 1 << 22, 1 << 25
 # Programs that a grid compiles at most, and about how long one takes, in seconds.
 _PROGRAMS, _COMPILING = 4, 1.0
-# Ranks of programs by rank; larger ones double.
-_RANKS = (32, 64, 128)
+# Up to so many voters all programs are dense; beyond, ranks of programs by rank are this one and its doubles.
+_FEW, _RANK = 128, 64
 # Rows that a dense program has beyond its voters: a small sample has one more than voters at most.
 _SPARE = 8
 # Numbers of small samples that are kept at a time, 256 MB, and on an accelerator, which solves them side by side, 1 GB.
 _SAMPLES, _BATCH = 1 << 25, 1 << 27
 
+# Compiles in half the time, and runs as fast.
+_OPTIONS = {"xla_backend_optimization_level": 1, "xla_cpu_use_fusion_emitters": False}
+# Points that a guess of the shapes looks at, and the largest margin that it takes for usual, in units of a vote's size.
+_FEW_POINTS, _USUAL_MARGIN = 600, 0.2
 # Roundings of the votes that a largest margin has to be above.
 _ROUNDED = 64
 
@@ -132,18 +136,21 @@ class _Shape(NamedTuple):
 
     @property
     def seconds(self) -> float:
-        """About how long one margin takes."""
+        """About how long one margin takes, as measured on one core."""
         n, r, steps = self
         if steps == "quick" and 2 * r > n:
-            return 11 * (n**3 / 3 + 20 * n * r) / 8e9
-        return 14 * ((n * r**2 + r**3 / 3 + 20 * n * r) / 8e9 + 60e-6)
+            return 11 * (n**3 / 3 + 20 * n * r) / 1.3e10
+        return 14 * ((n * r**2 + r**3 / 3 + 20 * n * r) / 2.5e10 + 60e-6)
 
 
-def _shape(voters: int, rows: int, steps: Steps) -> _Shape:
-    """The smallest program that has room."""
-    size = ladder_size(voters)
-    rank = next(rank for rank in (*_RANKS, *(_RANKS[-1] << i for i in range(1, 24))) if rank >= rows)
-    return _Shape(size, size + _SPARE if 2 * rank > size else rank, steps)
+def _shape(voters: int, rows: int, steps: Steps, widest: int) -> _Shape:
+    """The program of a problem in a grid whose largest one has so many voters: one of few, whatever the data."""
+    rank = _RANK
+    while rank < rows:
+        rank *= 2
+    if widest > _FEW and 2 * rank <= ladder_size(widest):
+        return _Shape(ladder_size(widest), rank, steps)
+    return _Shape(ladder_size(voters), ladder_size(voters) + _SPARE, steps)
 
 
 def plan_shapes(sizes: Sequence[tuple[int, int, Steps]], margins: int) -> list[_Shape]:
@@ -156,11 +163,12 @@ def plan_shapes(sizes: Sequence[tuple[int, int, Steps]], margins: int) -> list[_
       >>> [tuple(shape) for shape in plan_shapes([(300, 40, "quick"), (120, 20, "quick")], margins=5)]
       [(320, 64, 'quick'), (320, 64, 'quick')]
     """
-    chosen = {size: _shape(*size) for size in set(sizes)}
+    widest = max((voters for voters, _, _ in sizes), default=0)
+    chosen = {size: _shape(*size, widest) for size in set(sizes)}
     counts = Counter(chosen[size] for size in sizes)
 
     def join(one: _Shape, other: _Shape) -> _Shape:
-        return _shape(max(one.voters, other.voters), max(one.rows, other.rows), one.steps)
+        return _shape(max(one.voters, other.voters), max(one.rows, other.rows), one.steps, widest)
 
     def price(one: _Shape, other: _Shape) -> float:
         apart = counts[one] * one.seconds + counts[other] * other.seconds
@@ -222,7 +230,42 @@ def _compile(
     sizes = ((batch, r, n), float), ((batch, r), float), ((batch, n), bool), ((batch, margins), float)
     with precision(np.dtype(float)), jax.default_device(device):
         arguments = [jax.ShapeDtypeStruct(size, dtype, sharding=sharding) for size, dtype in sizes]
-        return jax.jit(program).lower(*arguments).compile()
+        lowered = jax.jit(program).lower(*arguments)
+        try:
+            return lowered.compile(compiler_options=_OPTIONS if _platform(mesh) == "cpu" else None)
+        except jax.errors.JaxRuntimeError:  # a jaxlib that does not know them
+            return lowered.compile()
+
+
+def _platform(mesh: jax.sharding.Mesh | None) -> str:
+    return jax.default_backend() if mesh is None else mesh.devices.flat[0].platform
+
+
+def compile_ahead(blocks: Sequence[VoteBlocks], problems: int, margins: np.ndarray, solver: Solver) -> None:
+    """Begins to compile what a grid will need, in threads of its own, from votes that are much like its own.
+
+    A guess: what it misses is compiled when it is asked for.
+
+    Args:
+      blocks: votes of each family, all voters on all points.
+      problems: how many there will be for each family.
+      margins: fractions of mu_max.
+      solver: of the grid.
+    """
+    if _platform(None) != "cpu":
+        return
+    sizes: list[tuple[int, int, Steps]] = []
+    for one in blocks:
+        votes = next(iter(one))[1][:_FEW_POINTS]
+        second = votes.T @ votes / len(votes)
+        margin = _USUAL_MARGIN * float(np.min(margins)) * np.sqrt(np.mean(np.diag(second)))
+        sample = from_moments(second, np.zeros(len(second)), 1.0, margin)
+        if np.min(margins) >= SMALL_MARGIN:
+            sizes.append((len(second), len(sample.rows), "quick"))
+    device = jax.config.jax_default_device  # type: ignore[attr-defined]
+    for shape in set(plan_shapes(sizes * problems, len(margins))):
+        key = shape, 1, len(margins), solver, None, device
+        threading.Thread(target=_compiled, args=key, daemon=True).start()
 
 
 def _read(blocks: VoteBlocks, labels: np.ndarray, weights: np.ndarray, mask: np.ndarray) -> Iterator[Part]:
@@ -251,11 +294,9 @@ def _small(
         return _Problem(nothing, np.flatnonzero(mask), np.ones_like(margins), "quick")
     mu = margins * mu_max if unit == "fraction" else margins
     least = float(np.min(mu, where=(mu > 0) & (mu <= mu_max), initial=mu_max))
-    sample = None
-    if not sure and least >= SMALL_MARGIN * mu_max > 0:
-        sample = from_moments(second, first, square, least)
-    steps: Steps = "sure" if sample is None else "quick"
-    return _Problem(from_votes(parts()) if sample is None else sample, np.flatnonzero(mask), mu, steps)
+    sure = sure or least < SMALL_MARGIN * mu_max
+    sample = from_votes(parts()) if sure else from_moments(second, first, square, least)
+    return _Problem(sample, np.flatnonzero(mask), mu, "sure" if sure else "quick")
 
 
 def solve_grid(
@@ -300,8 +341,13 @@ def solve_grid(
                 able = {i: one for i, one in zip(some, small) if one is not None}
                 # Closed when `advance` raises: problems that nobody has begun are then left alone.
                 with contextlib.closing(_solve(able, len(margins), solver, mesh, pool)) as results:
-                    for i, (weights, *others) in results:
-                        for field, value in zip(figures[1:], others):
+                    for i, (weights, status, residual, c_bound, mu_max) in results:
+                        # What the small sample is off by counts like any other error: 1 - C-bound = mu^2 / w'Mw.
+                        size = np.sum(able[i].voters.size * weights**2, axis=1, where=np.isfinite(weights))
+                        residual = residual + able[i].sample.doubt * size * (1 - c_bound) / able[i].margins ** 2
+                        short = (status == Status.SOLVED) & (residual > accuracy(weights.dtype))
+                        status = np.where(short, Status.MAX_ITERATIONS, status)
+                        for field, value in zip(figures[1:], (status, residual, c_bound, mu_max)):
                             field[i] = value
                         solved = figures.status[i] == Status.SOLVED
                         figures.weights[i] = np.where(solved[:, None], 0.0, np.nan)
@@ -366,8 +412,7 @@ def _solve(
 def _batch(shape: _Shape, count: int, mesh: jax.sharding.Mesh | None) -> int:
     """Problems of one call: one on a CPU, where threads take turns; as many as memory allows elsewhere."""
     devices = 1 if mesh is None else mesh.shape[mesh.axis_names[0]]
-    platform = jax.default_backend() if mesh is None else mesh.devices.flat[0].platform
-    if platform == "cpu":
+    if _platform(mesh) == "cpu":
         return devices
     each = max(1, min(-(-count // devices), _BATCH // (shape.voters * (shape.voters + shape.rows))))
     return devices * each
@@ -380,7 +425,8 @@ def _filled(problems: list[_Problem], shape: _Shape, batch: int, margins: int) -
     mask, mu = np.zeros((batch, n), bool), np.ones((batch, margins))
     for p, one in enumerate(problems):
         count, voters = one.sample.rows.shape
-        rows[p, :count, :voters], labels[p, :count], mask[p, :voters], mu[p] = *one.sample, True, one.margins
+        rows[p, :count, :voters], labels[p, :count] = one.sample.rows, one.sample.labels
+        mask[p, :voters], mu[p] = True, one.margins
     return rows, labels, mask, mu
 
 

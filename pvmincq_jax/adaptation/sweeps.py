@@ -13,6 +13,7 @@ from pvmincq_jax._progress import Progress, progress_bar
 from pvmincq_jax._samples import check_folds
 from pvmincq_jax._types import ArrayLike, MarginUnit, RadiusUnit
 from pvmincq_jax.adaptation.classes import class_numbers
+from pvmincq_jax.adaptation.grid import VoteBlocks, compile_ahead
 from pvmincq_jax.adaptation.labelled import LabelledGrid, Sweep, carried_labels, check_solved, learn_grid
 from pvmincq_jax.adaptation.options import GridOptions, grid_gammas
 from pvmincq_jax.adaptation.seats import MOST_VOTERS, Centers, everybody_and_folds, seat_voters, voter_masks
@@ -111,6 +112,9 @@ def label_grid(
     seats = seat_voters(voters, source, target, centers, options.most_voters, seed)
     families = [make_voters(voters, seats.points, float(gamma)) for gamma in options.gammas]
     learning = everybody_and_folds(source, kinds, options.folds, seed)
+    if options.mesh is None and options.unit == "fraction":
+        blocks = [VoteBlocks(family, target[:600]) for family in families]
+        compile_ahead(blocks, len(learning) * len(radii), options.margins, options.solver)
     found = carried_labels(graph, labels, radii, learning, options)
     masks = voter_masks(voters, seats, found, learning, families[0].votes(target[:1]).shape[1])
     task = LabelledGrid(learning, found, masks, np.tile(radii, len(np.atleast_2d(labels))), labels, target)

@@ -11,12 +11,14 @@ import numpy as np
 from pvmincq_jax._checks import check_margins, check_positive, read_task
 from pvmincq_jax._progress import Progress, progress_bar
 from pvmincq_jax._types import ArrayLike, MarginUnit, RadiusUnit
+from pvmincq_jax.adaptation.grid import VoteBlocks, compile_ahead
 from pvmincq_jax.adaptation.learn import learn_at
 from pvmincq_jax.adaptation.model import PVMinCq
 from pvmincq_jax.adaptation.moved_grid import TransportSweep, learn_on_moved, moved_labels
 from pvmincq_jax.adaptation.moves import Moves, one_map, plan_moves
 from pvmincq_jax.adaptation.options import GridOptions, grid_gammas
 from pvmincq_jax.adaptation.seats import MOST_VOTERS, seat_moved
+from pvmincq_jax.adaptation.transport import stay
 from pvmincq_jax.matching.space import Metric
 from pvmincq_jax.voting.families import VoterKind, make_voters
 from pvmincq_jax.voting.program import Solver
@@ -150,6 +152,11 @@ def transport_sweep(
     moves = Moves(radii, radius_unit, identity, own_scale, even, _shares(ratio), draws, seed, metric)
     options = GridOptions(gammas, margins, margin_unit, voters, most_voters, seed=seed, solver=solver, mesh=mesh)
     makers = plan_moves(source, labels, target, moves)
+    if mesh is None and margin_unit == "fraction":
+        # As if nobody moved.
+        places, _ = seat_moved(voters, stay(source), most_voters, seed)
+        blocks = [VoteBlocks(make_voters(voters, places, float(gamma)), source[:600]) for gamma in gammas]
+        compile_ahead(blocks, len(makers), margins, solver)
     transports = []
     with progress_bar(progress, len(makers) * (1 + len(gammas)), "transport") as advance:
         for make in makers:

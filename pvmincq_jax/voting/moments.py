@@ -27,10 +27,12 @@ class SmallSample(NamedTuple):
     Attributes:
       rows: R ``[r, n]``.
       labels: q ``[r]``, of length at most 1.
+      doubt: by how much w'R'Rw may be off for weights of n |w|^2 = 1: rounding of M, and rows left out.
     """
 
     rows: np.ndarray
     labels: np.ndarray
+    doubt: float = 0.0
 
 
 # Some points of a sample: votes [p, n], labels [p] and shares [p], which add up to 1 over all parts.
@@ -48,30 +50,28 @@ def moments(parts: Iterable[Part]) -> tuple[np.ndarray, np.ndarray, float]:
     return second, first, square
 
 
-def from_moments(second: np.ndarray, first: np.ndarray, square: float, margin: float) -> SmallSample | None:
-    """The small sample of given moments, for margins from mu = ``margin`` on; None where rounding forbids it.
+def from_moments(second: np.ndarray, first: np.ndarray, square: float, margin: float) -> SmallSample:
+    """The small sample of given moments, for margins from mu = ``margin`` on.
 
     With s^2 = E y^2 the first row is m' / s, of label s, and the others, of label 0, are a pivoted Cholesky factor of
-    M - m m' / s^2: R'q = m holds whatever is dropped. Rows end where what is left, E, has a diagonal of at most t: with
-    |w_j| <= 1/n then w'Ew <= trace(E) / n <= t, which is to be 1e-8 of the second moment, itself at least mu^2.
+    M - m m' / s^2: R'q = m holds whatever is dropped. Rows end where what is left, E, has a diagonal of at most t: then
+    w'Ew <= trace(E) |w|^2 <= t n |w|^2 <= t, as |w_j| <= 1/n. That is to be 1e-8 of the second moment, itself at least
+    mu^2; but M is known no better than to the rounding of its largest entry.
 
     Args:
       second, first, square: of `moments`.
-      margin: the least mu that will be asked for, above 0.
+      margin: the least mu that will be asked for.
 
-    Returns: a `SmallSample` of at most n + 1 rows.
+    Returns: a `SmallSample` of at most n + 1 rows, whose doubt is t.
     """
-    tolerance = _DROPPED * margin**2
-    # With |w_j| <= 1/n rounding of M changes w'Mw by no more than its largest entry does.
-    if tolerance < _ROUNDED * np.finfo(float).eps * np.max(np.diag(second)):
-        return None
+    tolerance = max(_DROPPED * margin**2, _ROUNDED * np.finfo(float).eps * float(np.max(np.diag(second))))
     length = np.sqrt(square)
     top = first / length
     pivoted, order, rank, _ = dpstrf(second - np.outer(top, top), tol=tolerance)
     rows = np.zeros((rank + 1, len(first)))
     rows[0] = top
     rows[1:, order - 1] = np.triu(pivoted)[:rank]
-    return SmallSample(rows, np.append(length, np.zeros(rank)))
+    return SmallSample(rows, np.append(length, np.zeros(rank)), tolerance)
 
 
 def from_votes(parts: Iterable[Part]) -> SmallSample:

@@ -45,10 +45,11 @@ def test_few_rows_are_enough_for_wide_kernels_and_what_is_dropped_is_bounded():
         assert abs(w @ dropped @ w) <= 1e-8 * margin**2
 
 
-def test_margins_below_the_rounding_of_the_moments_are_refused():
+def test_doubt_is_no_less_than_the_rounding_of_the_moments():
     second, first, square = moments(parts(*sample()))
-    assert from_moments(second, first, square, 1e-5) is None
-    assert from_moments(second, first, square, 1e-2) is not None
+    assert from_moments(second, first, square, 1e-2).doubt == pytest.approx(1e-12)
+    assert from_moments(second, first, square, 1e-9).doubt > 1e-16 * np.max(second)
+    assert from_votes(parts(*sample())).doubt == 0
 
 
 @pytest.mark.parametrize("fraction", [1e-5, 0.02, 0.4])
@@ -57,7 +58,8 @@ def test_the_same_vote_as_on_all_points(fraction):
     with jax.enable_x64(True):
         mu = fraction * float(pvm.max_margin(votes, labels, sample_weights=shares))
         whole = pvm.mincq(votes, labels, mu, sample_weights=shares)
-        small = from_moments(*moments(parts(votes, labels, shares)), mu) or from_votes(parts(votes, labels, shares))
+        every = parts(votes, labels, shares)
+        small = from_votes(every) if fraction < 1e-2 else from_moments(*moments(every), mu)
         few = solve_mincq(
             small.rows, small.labels, mu, np.ones(len(small.labels)), np.ones(40, bool), None, "interior_point"
         )
