@@ -51,3 +51,21 @@ def test_two_processes_give_what_one_gives(form):
     assert len(numbers[0]) >= 5
     for one, other in zip(*numbers, strict=True):
         assert float(one) == pytest.approx(float(other), abs=1e-7)
+
+
+ALONE = """
+import sys, jax
+jax.distributed.initialize(sys.argv[1], 2, int(sys.argv[2]))
+import pvmincq_jax as pvm
+task = pvm.datasets.moons_task("40", 3, per_class=15, test_size=10)
+fit = pvm.fit_validated(*task[:3], radii=[0.6], margins=[0.1, 0.4], gammas=[6.0], folds=2)
+print(f"{float(fit.model.c_bound):.12f}")
+"""
+
+
+def test_without_a_mesh_every_process_solves_for_itself():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    first, second = [end(process) for process in [start("-c", ALONE, address, str(i)) for i in range(2)]]
+    assert first == second != ""

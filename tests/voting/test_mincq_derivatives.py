@@ -322,3 +322,45 @@ def test_derivatives_of_masked_voters_are_zero_and_of_the_others_right() -> None
         step[i, j] = STEP
         difference = (bound(at["votes"] + step, mask) - bound(at["votes"] - step, mask)) / (2 * STEP)
         np.testing.assert_allclose(gradient[i, j], difference, rtol=0, atol=1e-5 * np.max(np.abs(gradient)))
+
+
+@pytest.mark.parametrize("gamma", [1.0, 8.0])
+def test_second_derivatives_are_right_in_float64_and_nan_in_float32(gamma) -> None:
+    rng = np.random.default_rng(3)
+    labels = rng.choice([-1.0, 1.0], 60)
+    points = rng.normal(size=(60, 2)) + 0.7 * labels[:, None]
+    votes = np.exp(-gamma * ((points[:, None] - points[None]) ** 2).sum(-1))
+    mu = 0.2 * float(np.mean(np.abs(votes.T @ labels / 60)))
+
+    def bound(votes, labels):
+        return lambda margin: pvm.mincq(votes, labels, margin).c_bound
+
+    slope = jax.grad(bound(votes, labels))
+    step = 1e-4 * mu
+    expected = (slope(mu + step) - slope(mu - step)) / (2 * step)
+    for second in (jax.hessian, lambda f: jax.grad(jax.grad(f)), lambda f: jax.jacfwd(jax.jacfwd(f))):
+        np.testing.assert_allclose(second(bound(votes, labels))(mu), expected, rtol=1e-2)
+    single = bound(votes.astype(np.float32), labels.astype(np.float32))
+    np.testing.assert_allclose(jax.grad(single)(np.float32(mu)), slope(mu), rtol=2e-2)
+    assert np.isnan(jax.hessian(single)(np.float32(mu)))
+    assert np.isnan(jax.grad(jax.grad(single))(np.float32(mu)))
+
+
+@pytest.mark.parametrize("platform", ["cuda", "tpu"])
+def test_a_batch_on_an_accelerator_has_no_more_loops_than_one_problem(platform) -> None:
+    """Lowered for it, which needs none: factorisations of a batch go side by side there."""
+    rng = np.random.default_rng(0)
+    votes, labels = np.tanh(rng.normal(size=(4, 30, 20))), rng.choice([-1.0, 1.0], (4, 30))
+
+    def bound(votes, labels, margin):
+        return pvm.mincq(votes, labels, margin).c_bound
+
+    for function in (bound, jax.grad(bound, argnums=(0, 2))):
+        loops = [
+            jax.export.export(jax.jit(each), platforms=[platform])(*arguments).mlir_module().count("stablehlo.while")
+            for each, arguments in (
+                (function, (votes[0], labels[0], 0.01)),
+                (jax.vmap(function), (votes, labels, np.full(4, 0.01))),
+            )
+        ]
+        assert loops[1] <= loops[0]

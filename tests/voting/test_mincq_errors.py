@@ -340,7 +340,7 @@ def test_a_failed_lane_of_jaxopt_takes_no_step_either() -> None:
 
 @pytest.mark.parametrize("kind", ["signed", "gaussian", "stumps"])
 def test_float32_reaches_its_stated_accuracy(kind: str) -> None:
-    """SOLVED means 1e-2, and 1e-4 is the rule; margins between 1e-3 and 0.9 mu_max."""
+    """SOLVED means 1e-4; margins between 0.05 and 0.9 mu_max. Far below, it says that it did not reach it."""
     rng = np.random.default_rng(6)
     labels = np.resize([-1.0, 1.0], 50)
     points = rng.normal(size=(50, 2)) + 0.7 * labels[:, None]
@@ -350,7 +350,7 @@ def test_float32_reaches_its_stated_accuracy(kind: str) -> None:
         "stumps": np.where(points[:, rng.integers(0, 2, 24)] > rng.normal(size=24), 1.0, -1.0),
     }[kind]
     factor32, factor64 = (pvm.vote_factor(votes.astype(dtype), rank=24) for dtype in (np.float32, np.float64))
-    margins = np.array([1e-3, 1e-2, 0.1, 0.3, 0.6, 0.9]) * float(pvm.max_margin(votes, labels))
+    margins = np.array([0.05, 0.1, 0.3, 0.6, 0.9]) * float(pvm.max_margin(votes, labels))
     single = jax.vmap(lambda margin: pvm.mincq(votes.astype(np.float32), labels, margin, factor=factor32))(
         margins.astype(np.float32)
     )
@@ -360,8 +360,10 @@ def test_float32_reaches_its_stated_accuracy(kind: str) -> None:
     np.testing.assert_array_equal(double.status, pvm.Status.SOLVED)
     objectives = [np.mean((votes @ np.asarray(s.weights, float).T) ** 2, axis=0) for s in (single, double)]
     relative = np.abs(objectives[0] / objectives[1] - 1)
-    assert np.max(relative) <= 1e-2
-    assert np.median(relative) <= 1e-4
+    assert np.max(relative) <= 1e-4
+    assert np.median(relative) <= 1e-5
     reached = np.asarray(single.weights, float) @ (votes.T @ labels / 50)
     np.testing.assert_allclose(reached, margins, rtol=1e-4)
     assert np.max(np.abs(single.weights)) * 24 <= 1 + 1e-6
+    tiny = pvm.mincq(votes.astype(np.float32), labels, np.float32(1e-5 * margins[-1]), factor=factor32)
+    assert tiny.kkt_residual <= 1e-4 or tiny.status == pvm.Status.MAX_ITERATIONS
