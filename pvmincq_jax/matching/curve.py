@@ -14,7 +14,7 @@ from pvmincq_jax._checks import check_list, check_numbers, check_positive
 from pvmincq_jax._types import ArrayLike, RadiusUnit
 from pvmincq_jax.matching.graph import RadiusGraph, space_graph
 from pvmincq_jax.matching.growth import Forest
-from pvmincq_jax.matching.matching import edges_by_target, pv_of, random_matchings
+from pvmincq_jax.matching.matching import pv_of, random_matchings
 from pvmincq_jax.matching.space import Metric, Space, make_space
 
 __all__ = ["PVCurve", "bottleneck_radius", "grid_radii", "pv_curve"]
@@ -214,8 +214,7 @@ class _LargeMatching:
 
     def at(self, radius: float, _: np.ndarray) -> "_LargeMatching":
         graph = self.graph.within(max(radius, _SMALLEST))
-        streams = [np.random.default_rng(0)]
-        (partners,) = random_matchings(graph, edges_by_target(graph), streams, start=self.column_mate)
+        (partners,) = random_matchings(graph, None, [np.random.default_rng(0)], start=self.column_mate)
         return _LargeMatching(self.graph, partners, radius)
 
     def line_up(self, edges: np.ndarray, radius: float) -> None:

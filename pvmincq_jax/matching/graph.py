@@ -95,11 +95,11 @@ def _restrict(name: str, rows: np.ndarray | None, vertex_rows: np.ndarray) -> tu
 
 def space_graph(space: Space, radius: float) -> RadiusGraph:
     """The pairs of a space with distance at most the radius."""
-    (radius,) = read_samples(radius=radius)
-    check_positive("radius", radius)
-    if np.ndim(radius) != 0:
-        raise ValueError(f"radius must be one number; its shape is {np.shape(radius)}")
-    radius = float(radius)
+    (value,) = read_samples(radius=radius)
+    check_positive("radius", value)
+    if value.ndim != 0:
+        raise ValueError(f"radius must be one number; its shape is {value.shape}")
+    radius = float(value)
     rows, columns, lengths = _tree_edges(space, radius) if _tree_pays(space, radius) else _all_edges(space, radius)
     nearest = np.nan if lengths.size else space.smallest()
     starts = np.append(0, np.cumsum(np.bincount(rows, minlength=space.source_rows.size)))

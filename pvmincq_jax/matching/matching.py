@@ -200,34 +200,34 @@ def random_matchings(
     Args:
       graph: of any size.
       by_target: of `edges_by_target`.
-      streams: the source of all randomness, one for each matching; if the graph is to be thinned out, only one.
+      streams: the source of all randomness, one for each matching; more than one only without `by_target` and `start`.
       known: a maximum matching, a row of the result. Its size spares the proof that this one is maximum, and its edges
         make any thin graph that holds them large enough for a maximum matching.
-      start: a matching, a row of the result, to be completed: its points stay matched.
+      start: a matching, a row of the result, to be completed by searches alone: its points stay matched.
 
     Returns: the source vertex matched with each target vertex, or -1 ``[matchings, m_t]``.
     """
     partners = np.full((len(streams), graph.target_rows.size), -1)
+    degree = np.diff(graph.starts)
+    sources = targets = np.zeros(0, np.int64)
     if start is not None:
         partners[:] = start
-    degree = np.diff(graph.starts)
-    if by_target is None:
+    elif by_target is None:
         return _augment(partners, np.repeat(np.arange(degree.size), degree), graph.neighbours, degree.size, streams)
-    (stream,) = streams
-    linked = min(np.count_nonzero(degree), np.count_nonzero(np.diff(by_target.indptr)))
-    most = linked if known is None else np.count_nonzero(known >= 0)
-    sources, targets = _sample(graph.starts, graph.neighbours, stream)
-    new_targets, new_sources = _sample(by_target.indptr, by_target.indices, stream)
-    while True:
-        sources, targets = np.concatenate([sources, new_sources]), np.concatenate([targets, new_targets])
+    else:
+        sources, source_targets = _sample(graph.starts, graph.neighbours, streams[0])
+        targets, target_sources = _sample(by_target.indptr, by_target.indices, streams[0])
+        sources, targets = np.concatenate([sources, target_sources]), np.concatenate([source_targets, targets])
         partners = _augment(partners, sources, targets, degree.size, streams)
-        if np.count_nonzero(partners >= 0) == most:
-            return partners
-        parents = _search(graph, partners[0], stream) if known is None else known
-        new_targets = np.flatnonzero(parents >= 0)
-        if known is None and np.all(partners[0, new_targets] >= 0):
-            return partners
-        new_sources = parents[new_targets]
+    most = min(degree.size, partners.size) if known is None else np.count_nonzero(known >= 0)
+    while np.count_nonzero(partners >= 0) < most:
+        parents = _search(graph, partners[0], streams[0]) if known is None else known
+        reached = np.flatnonzero(parents >= 0)
+        if known is None and np.all(partners[0, reached] >= 0):
+            break
+        sources, targets = np.concatenate([sources, parents[reached]]), np.concatenate([targets, reached])
+        partners = _augment(partners, sources, targets, degree.size, streams)
+    return partners
 
 
 def _sample(starts: np.ndarray, neighbours: np.ndarray, stream: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
