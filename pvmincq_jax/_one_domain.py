@@ -2,10 +2,12 @@
 
 from typing import Any
 
+import numpy as np
+
 from pvmincq_jax._sklearn import Given, VoteClassifier
 from pvmincq_jax._types import MarginUnit
 from pvmincq_jax.adaptation.seats import MOST_VOTERS
-from pvmincq_jax.voting.families import VoterKind, on_points
+from pvmincq_jax.voting.families import VoterKind
 
 __all__: list[str] = []
 
@@ -15,12 +17,13 @@ class MinCqClassifier(VoteClassifier):
 
     Args:
       voters: "rbf" for Gaussian kernels exp(-gamma |x - c|^2) on the training points, "stumps" for decision stumps, a
-        list of functions from points to values in [-1, 1], or a family such as `pvmincq_jax.StumpVoters`.
+        list of functions from points to values in [-1, 1], a family such as `pvmincq_jax.StumpVoters`, several, or a
+        function from a value to one; see `pvmincq_jax.Voters`.
       gamma: of the kernels; a number, a list to choose from, or None for 1/2, 2 and 8 over the median squared distance.
+        Of other voters, the values that families are made of, see `pvmincq_jax.sweep`.
       margin: mu; a number, a list to choose from, or None for a list.
       margin_unit: "fraction" of the largest margin that the sample allows, in (0, 1], or "absolute".
       most_voters: how many kernels at most; see `pvmincq_jax.pv_mincq`.
-      stumps: thresholds per feature, for "stumps".
       folds: of the cross-validation that chooses what is not given; fewer if the smallest class has fewer points. None
         for 5, or 2 with more than two classes. Ties go to the smallest gamma, then to the largest margin.
       random_state: of the folds: a seed, a `numpy.random.RandomState`, or None.
@@ -34,7 +37,7 @@ class MinCqClassifier(VoteClassifier):
         ``[c, n]``, each row scaled to the smallest of the classes' margins.
       model_: all of it as a `pvmincq_jax.PVMinCq`, for `pvmincq_jax.save_model`; ``model_.voters`` are the voters.
       centers_: of the kernels ``[n, d]``, or None.
-      gamma_: of the kernels, chosen or given, or None.
+      gamma_: of the kernels, or the value that the family was made of, chosen or given; None if there is none.
       margin_: mu, absolute; ``margin_fraction_`` is mu / mu_max. With more than two classes all have the smallest of
         their margins.
       mu_max_: the largest margin that the sample allows.
@@ -65,7 +68,6 @@ class MinCqClassifier(VoteClassifier):
         margin: Given = None,
         margin_unit: MarginUnit = "fraction",
         most_voters: int = MOST_VOTERS,
-        stumps: int = 10,
         folds: int | None = None,
         random_state: Any = 0,
         keep_sweep: bool = True,
@@ -76,7 +78,6 @@ class MinCqClassifier(VoteClassifier):
         self.margin = margin
         self.margin_unit = margin_unit
         self.most_voters = most_voters
-        self.stumps = stumps
         self.folds = folds
         self.random_state = random_state
         self.keep_sweep = keep_sweep
@@ -91,9 +92,9 @@ class MinCqClassifier(VoteClassifier):
         Returns: the classifier itself.
         """
         task = self._one_domain(X, y)
-        model, choice, sweep = self._own(task, "rs", self.folds, self.stumps)
+        model, choice, sweep = self._own(task, "rs", self.folds)
         self._learnt(model, choice, sweep)
         self.cv_risk_ = self.choice_.scores[0]
         grid = sweep if task.labels.ndim == 1 else sweep[0]
-        self.gammas_, self.margins_ = grid.gammas if on_points(self.voters) else None, grid.margins
+        self.gammas_, self.margins_ = None if np.isnan(grid.gammas[0]) else grid.gammas, grid.margins
         return self

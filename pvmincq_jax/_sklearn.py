@@ -14,11 +14,10 @@ from pvmincq_jax.adaptation.classes import class_numbers, one_against_rest
 from pvmincq_jax.adaptation.criteria import Criterion, label_criterion, rs, rs_pv, rs_pv_cbound, rs_pv_risk
 from pvmincq_jax.adaptation.labelled import Sweep
 from pvmincq_jax.adaptation.model import ClassNames, PVMinCq, decision
-from pvmincq_jax.adaptation.options import GridOptions, grid_gammas
+from pvmincq_jax.adaptation.options import GridOptions
 from pvmincq_jax.adaptation.own import own_grid
 from pvmincq_jax.adaptation.sweeps import MARGIN_FRACTIONS
-from pvmincq_jax.voting.families import VoterKind, on_points
-from pvmincq_jax.voting.voters import default_gammas
+from pvmincq_jax.voting.families import FamilyGrid, VoterKind, family_grid
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin
@@ -115,14 +114,9 @@ def margin_list(margin: Given, unit: MarginUnit, default: Sequence[float] = MARG
     return check_margins(listed("margin", margin, lambda: default), unit, "margin")
 
 
-def gamma_list(gamma: Given, points: np.ndarray, voters: VoterKind) -> np.ndarray:
-    """The gammas to choose from, by the scale of the points unless given; one NaN for voters without a gamma."""
-    if not on_points(voters):
-        return grid_gammas(None, points, voters)
-    gammas = listed("gamma", gamma, lambda: default_gammas(points))
-    if np.any(gammas == 0):
-        raise ValueError(f"gamma must be above 0; it is {gamma!r}")
-    return gammas
+def voter_grid(voters: VoterKind, gamma: Given, points: np.ndarray) -> FamilyGrid:
+    """The families to choose from, of one gamma, of those listed, or of those that suit the points by default."""
+    return family_grid(voters, None if gamma is None else np.atleast_1d(check_numbers("gamma", gamma)), points, "gamma")
 
 
 def fold_count(folds: int | None, labels: np.ndarray, grid: int) -> int:
@@ -195,7 +189,9 @@ class VoteClassifier(ClassifierMixin, BaseEstimator):
         model = model._replace(classes=ClassNames(self.classes_.tolist()))
         self.model_, self.choice_, self.sweep_ = model, choice, sweep if self.keep_sweep else None
         self.weights_ = np.asarray(model.weights)
-        self.centers_, self.gamma_ = model.centers, number(model.gamma)
+        self.centers_ = model.centers
+        # A committee has no gamma of its own, and voters may have none.
+        self.gamma_ = None if model.kkt_residual is None or np.isnan(choice.gamma) else choice.gamma
         self.margin_, self.mu_max_ = number(model.margin), number(model.mu_max)
         self.margin_fraction_ = None if self.mu_max_ is None else self.margin_ / self.mu_max_
         self.c_bound_, self.kkt_residual_ = number(model.c_bound), number(model.kkt_residual)
@@ -206,14 +202,14 @@ class VoteClassifier(ClassifierMixin, BaseEstimator):
         choice = chosen(sweeps, criterion)
         return class_model(sweeps, choice.grid_index), choice, sweep if labels.ndim == 1 else sweeps
 
-    def _own(self, task: Domains, criterion: str | Criterion, folds: int | None, stumps: int = 10) -> Any:
+    def _own(self, task: Domains, criterion: str | Criterion, folds: int | None) -> Any:
         """What `_chosen` finds on one domain, on which every point is its own match."""
         given: Any = self
         margins = margin_list(given.margin, given.margin_unit)
-        gammas = gamma_list(given.gamma, task.source, given.voters)
-        count, seed = fold_count(folds, task.labels, margins.size * gammas.size), seed_of(given.random_state)
-        options = GridOptions(gammas, margins, given.margin_unit, given.voters, given.most_voters, count, seed=seed)
-        return self._chosen(own_grid(task.source, task.labels, options, stumps), task.labels, criterion)
+        voters = voter_grid(given.voters, given.gamma, task.source)
+        count, seed = fold_count(folds, task.labels, margins.size * voters.values.size), seed_of(given.random_state)
+        options = GridOptions(voters, margins, given.margin_unit, given.most_voters, count, seed=seed)
+        return self._chosen(own_grid(task.source, task.labels, options), task.labels, criterion)
 
     def _one_domain(self, X: Any, y: Any) -> Domains:
         """Checks a sample of one domain, and learns the names of features and classes."""

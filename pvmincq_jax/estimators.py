@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from pvmincq_jax._one_domain import MinCqClassifier
-from pvmincq_jax._sklearn import Domains, Given, draw_count, fold_count, gamma_list, margin_list, seed_of
+from pvmincq_jax._sklearn import Domains, Given, draw_count, fold_count, margin_list, seed_of, voter_grid
 from pvmincq_jax._two_domains import AdaptedClassifier, one_form
 from pvmincq_jax._types import MarginUnit, RadiusUnit
 from pvmincq_jax.adaptation.class_grids import fit_transport_classes
@@ -30,7 +30,7 @@ from pvmincq_jax.adaptation.transport_sweeps import MARGIN_FRACTIONS as MOVED_FR
 from pvmincq_jax.adaptation.validate import fit_transport_validated
 from pvmincq_jax.matching.curve import PV_LEVELS
 from pvmincq_jax.matching.space import Metric
-from pvmincq_jax.voting.families import VoterKind, on_points
+from pvmincq_jax.voting.families import VoterKind
 
 __all__ = ["MinCqClassifier", "PVMinCqClassifier", "PVTransportClassifier"]
 
@@ -57,7 +57,7 @@ class PVMinCqClassifier(AdaptedClassifier):
       radius: of the matching; a number, a list to choose from, or None for radii at ten levels of PV.
       margin: mu; a number, a list, or None.
       gamma: of the Gaussian kernels; a number, a list, or None for 1/2, 2 and 8 over the median squared distance
-        within the target.
+        within the target. Of other voters, the values that families are made of, see `pvmincq_jax.sweep`.
       radius_unit: how to read ``radius``: "absolute", "pv" or "bottleneck", see `pvmincq_jax.grid_radii`.
       margin_unit: "fraction" of the largest margin that the self-labels allow, in (0, 1], or "absolute".
       draws: how many random maximum matchings are averaged; 1 for the paper's single one. None for 16, and fewer from
@@ -66,7 +66,8 @@ class PVMinCqClassifier(AdaptedClassifier):
         "rs_pv_risk", "rs", or a function from a `pvmincq_jax.Sweep` to scores. With more than two classes a function
         gets the grid of each class against the rest, and half the sum of its scores counts.
       voters: "rbf" for Gaussian kernels, "stumps" for ten decision stumps per feature, a list of functions from points
-        to values in [-1, 1], or a family such as `pvmincq_jax.StumpVoters`.
+        to values in [-1, 1], a family such as `pvmincq_jax.StumpVoters`, several, or a function from a value to one;
+        see `pvmincq_jax.Voters`.
       centers: where kernels sit: on "target" points (those matched), "source" points, or "both".
       most_voters: how many kernels at most; see `pvmincq_jax.pv_mincq`.
       metric: of the matching, see `pvmincq_jax.match`.
@@ -87,7 +88,7 @@ class PVMinCqClassifier(AdaptedClassifier):
       pv_: the perturbed variation at the radius.
       self_labels_: of the target points ``[m_t]`` in [-1, 1].
       self_label_weights_: how far each of these points counts; 0 for one without a match.
-      radius_, gamma_: chosen or given; the radius is 0 with one domain, gamma None without kernels.
+      radius_, gamma_: chosen or given; the radius is 0 with one domain, gamma None if voters have no such value.
       margin_: the first moment of the vote on the points learnt from: mu, absolute. With more than two classes all have
         the smallest of their margins.
       mu_max_: the largest margin that the self-labels allow.
@@ -162,11 +163,11 @@ class PVMinCqClassifier(AdaptedClassifier):
         if task.single:
             return self._named(task, *self._own(task, criterion, self.folds))
         margins = margin_list(self.margin, self.margin_unit)
-        gammas = gamma_list(self.gamma, task.target, self.voters)
+        voters = voter_grid(self.voters, self.gamma, task.target)
         radii = self._radii(task, PV_LEVELS, "pv")
         draws, seed = draw_count(self.draws, 16, len(task.target)), seed_of(self.random_state)
-        folds = fold_count(self.folds, task.labels, margins.size * gammas.size * radii.size)
-        options = GridOptions(gammas, margins, self.margin_unit, self.voters, self.most_voters, folds, draws, seed)
+        folds = fold_count(self.folds, task.labels, margins.size * voters.values.size * radii.size)
+        options = GridOptions(voters, margins, self.margin_unit, self.most_voters, folds, draws, seed)
         sweep = label_grid(task.source, task.labels, task.target, radii, self.centers, self.metric, options)
         return self._named(task, *self._chosen(sweep, task.labels, criterion))
 
@@ -273,7 +274,7 @@ class PVTransportClassifier(AdaptedClassifier):
         criterion = transport_criterion if self.criterion is None else self.criterion
         if not callable(criterion):
             raise ValueError(f"criterion must be None or a function of a TransportSweep; it is {criterion!r}")
-        gammas = gamma_list(self.gamma, task.target, self.voters)
+        voters = voter_grid(self.voters, self.gamma, task.target)
         margins = margin_list(self.margin, self.margin_unit, MOVED_FRACTIONS)
         radii = None if self.radius is None else self._radii(task, (), self.radius_unit)
         draws, seed = draw_count(self.draws, 64, len(task.source)), seed_of(self.random_state)
@@ -286,7 +287,7 @@ class PVTransportClassifier(AdaptedClassifier):
         }
         judged: Any = {"criterion": criterion, "ratio": self.ratio, "part": self.part}
         if task.labels.ndim == 2:
-            options = GridOptions(gammas, margins, self.margin_unit, self.voters, self.most_voters, seed=seed)
+            options = GridOptions(voters, margins, self.margin_unit, self.most_voters, seed=seed)
             learnt: Any = fit_transport_classes(*task[:3], Moves(radii, **maps), options, names=self.classes_, **judged)
         else:
             learnt = fit_transport_validated(
@@ -295,7 +296,7 @@ class PVTransportClassifier(AdaptedClassifier):
                 task.target,
                 radii=radii,
                 margins=margins,
-                gammas=gammas if on_points(self.voters) else None,
+                gammas=None if np.isnan(voters.values[0]) else voters.values,
                 voters=self.voters,
                 most_voters=self.most_voters,
                 margin_unit=self.margin_unit,

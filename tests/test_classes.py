@@ -15,6 +15,7 @@ from pvmincq_jax.adaptation.own import own_grid
 from pvmincq_jax.estimators import MinCqClassifier, PVMinCqClassifier, PVTransportClassifier
 from pvmincq_jax.plots import plot_criterion, plot_transfer
 from pvmincq_jax.scorers import ReverseValidationScorer, RsPvScorer
+from pvmincq_jax.voting.families import family_grid
 from tests.problems import clarabel_objective
 
 NAMES = np.array(["ash", "beech", "cedar", "date"])
@@ -146,7 +147,7 @@ def test_two_classes_against_each_other_are_the_binary_vote():
     numbers = np.arange(40) % 2
     points = rng.normal(size=(40, 2)) + 1.2 * numbers[:, None]
     labels = one_against_rest(numbers, 2)
-    grid = GridOptions(np.array([0.5, 2.0]), np.array(MARGINS), folds=4)
+    grid = GridOptions(family_grid("rbf", [0.5, 2.0]), np.array(MARGINS), folds=4)
     binary = own_grid(points, labels[1], grid)
     both = by_class(own_grid(points, labels, grid), labels)
     np.testing.assert_allclose(both[1].weights, binary.weights, atol=1e-12)

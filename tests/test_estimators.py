@@ -18,7 +18,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
 
 import pvmincq_jax as pvm
-from pvmincq_jax._sklearn import gamma_list
+from pvmincq_jax._sklearn import voter_grid
 from pvmincq_jax.datasets import moons_task
 from pvmincq_jax.estimators import MinCqClassifier, PVMinCqClassifier, PVTransportClassifier
 from tests.adaptation.test_moves import blobs
@@ -88,7 +88,8 @@ def test_two_domains_are_the_library_s_own_fit(task):
 
 @pytest.mark.parametrize("voters", ["rbf", "stumps"])
 def test_mincq_is_optimal_for_the_sample_as_it_is(task, voters):
-    model = MinCqClassifier(voters, margin=0.3, gamma=3.0).fit(task.source, task.source_labels)
+    gamma = 3.0 if voters == "rbf" else None
+    model = MinCqClassifier(voters, margin=0.3, gamma=gamma).fit(task.source, task.source_labels)
     votes = model.model_.voters.votes(task.source)
     shares = np.full(len(votes), 1 / len(votes))
     margins = votes.T @ (shares * task.source_labels)
@@ -327,8 +328,8 @@ DOMAIN = np.array([1, 1, 1, -2, -2, -2])
         (MinCqClassifier(margin=1.5), (X, Y), r"margin must be in \(0, 1\] as a fraction.*1.5"),
         (MinCqClassifier(margin=0.9, gamma=1.0, margin_unit="absolute"), (X, Y), "largest that these labels allow"),
         (MinCqClassifier(margin_unit="share"), (X, Y), "margin_unit must be 'fraction' or 'absolute'"),
-        (MinCqClassifier(gamma=[1.0, -1.0]), (X, Y), "gamma must be a number above 0, a list of them, or None"),
-        (MinCqClassifier(gamma=0.0), (X, Y), "gamma must be above 0"),
+        (MinCqClassifier(gamma=[1.0, -1.0]), (X, Y), "gamma must be .* finite and above 0; it holds -1"),
+        (MinCqClassifier(gamma=0.0), (X, Y), "gamma must be .* finite and above 0; it holds 0"),
         (MinCqClassifier(folds=1), (X, Y), "folds must be at least 2; it is 1"),
         (MinCqClassifier(), (np.ones((6, 2)), Y), "all points.*coincide.*Give gamma"),
         (PVMinCqClassifier(), (X, Y, [1] * 5 + [-1]), "of the target.*coincide"),
@@ -445,7 +446,7 @@ def test_the_default_gamma_does_not_depend_on_the_order_of_many_rows():
     """One cluster of points per thousand rows: the first thousand alone would say that all points are close."""
     rng = np.random.default_rng(0)
     points = np.concatenate([rng.normal(size=(1000, 2)), 50 + 9 * rng.normal(size=(600, 2))])
-    first, last = (gamma_list(None, rows, "rbf") for rows in (points, points[::-1]))
+    first, last = (voter_grid("rbf", None, rows).values for rows in (points, points[::-1]))
     np.testing.assert_array_equal(first, last)
 
 

@@ -113,7 +113,6 @@ def random_case(seed):
     if name in ("fit_validated", "PVMinCqClassifier", "MinCqClassifier"):
         give("folds", [2, 3], odds=0.5)
     if name == "MinCqClassifier":
-        give("stumps", [2, 10], odds=0.3)
         return name, task, options
     give("radius_unit", ["absolute", "pv", "bottleneck"], odds=0.5)
     unit = options.get("radius_unit", "absolute")
@@ -238,7 +237,7 @@ def check_case(seed):
                 np.testing.assert_allclose(places, points, atol=1e-9 if exact else 1e-2)
             points = places
             if model.mu_max is not None and options.get("voters") == "stumps":
-                active = sweep.voter_mask[choice.grid_index[0]]
+                active = sweep.voter_mask[choice.grid_index[0], 0, : np.shape(model.weights)[-1]]
         elif options.get("identity") and options.get("own_scale"):
             # Where the points went is not told by pairs, which there are none.
             return True

@@ -10,7 +10,7 @@ from pvmincq_jax.adaptation.classes import as_heavy
 from pvmincq_jax.adaptation.learn import class_model
 from pvmincq_jax.adaptation.model import PVMinCq, decision
 from pvmincq_jax.adaptation.moved_criteria import at_rest
-from pvmincq_jax.voting.families import GaussianVoters, StumpVoters
+from pvmincq_jax.voting.families import JoinedVoters
 
 __all__ = ["committee"]
 
@@ -78,12 +78,15 @@ def committee(sweep: Any, scores: np.ndarray, part: float = PART) -> PVMinCq:
         return class_model(classes, best)
     margins = np.array([[_unit(one, r, g, k, classes) for one in classes] for r, g, k in places])
     scales = np.min(margins) / margins * (np.min(sizes) / sizes / len(sizes))[:, None]
-    seats: dict[tuple[int, int], np.ndarray] = {}
+    # Votes of one family share its voters.
+    members: dict[int, tuple[Any, np.ndarray]] = {}
     for (r, g, k), scale in zip(places, scales):
-        share = np.stack([one.weights[r, g, k] for one in classes]) * scale[:, None]
-        seats[r, g] = seats.get((r, g), 0.0) + share
-    families = [first.voters[r][g] for r, g in seats]
-    voters, weights = _join(families, list(seats.values()))
+        family = first.voters[r][g]
+        share = np.stack([one.weights[r, g, k, : one.voter_counts[r, g]] for one in classes]) * scale[:, None]
+        members[id(family)] = family, members.get(id(family), (family, 0.0))[1] + share
+    families, shares = zip(*members.values())
+    voters = families[0] if len(families) == 1 else JoinedVoters(families)
+    weights = np.concatenate(shares, axis=1)
     return _committee_model(classes, best[0], voters, weights)
 
 
@@ -120,18 +123,3 @@ def _unit(sweep: Any, r: int, g: int, k: int, classes: tuple[Any, ...]) -> float
     if len(classes) == 1:
         return 1.0
     return float(sweep.margins[k]) * (float(sweep.mu_max[r, g]) if sweep.margin_unit == "fraction" else 1.0)
-
-
-def _join(families: list[Any], weights: list[np.ndarray]) -> tuple[Any, np.ndarray]:
-    """One family of all voters that have a weight ``[c, n]``; voters that all votes share are there once."""
-    kind = type(families[0])
-    if kind not in (GaussianVoters, StumpVoters) or all(family is families[0] for family in families):
-        return families[0], np.sum(weights, axis=0)
-    fields = []
-    for field in zip(*families):
-        count = [own.shape[1] for own in weights]
-        parts = [np.broadcast_to(one, (n,)) if np.ndim(one) < 2 else one for one, n in zip(field, count)]
-        fields.append(np.concatenate(parts))
-    joined = np.concatenate(weights, axis=1)
-    voting = np.any(joined != 0, axis=0)
-    return kind(*(field[voting] for field in fields)), joined[:, voting]

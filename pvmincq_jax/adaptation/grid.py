@@ -50,7 +50,7 @@ class Problems(NamedTuple):
     Attributes:
       labels: of the learning points ``[L, m]``, in [-1, 1].
       weights: ``[L, m]``, 0 for a point that is not learnt from.
-      mask: which voters take part ``[L, n]``.
+      mask: which voters take part ``[L, n]``; False beyond the voters of a family that has fewer than n.
     """
 
     labels: np.ndarray
@@ -103,8 +103,8 @@ class VoteBlocks:
         return self._computed() if self._kept is None else iter(self._kept)
 
     def values(self, weights: np.ndarray) -> np.ndarray:
-        """The votes of weights ``[..., n]`` on all points ``[..., m]``."""
-        return np.concatenate([weights @ votes.T for _, votes in self], axis=-1)
+        """The votes of weights ``[..., n]`` on all points ``[..., m]``; weights beyond the voters are left out."""
+        return np.concatenate([weights[..., : self.voters] @ votes.T for _, votes in self], axis=-1)
 
 
 class _Problem(NamedTuple):

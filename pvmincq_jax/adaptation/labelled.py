@@ -26,7 +26,7 @@ class Sweep(NamedTuple):
 
     Attributes:
       radii: absolute ``[r]``.
-      gammas: ``[g]``; NaN where the voters have none.
+      gammas: of the voters, or the values that their families were made of ``[g]``; NaN where there are none.
       margins: as given ``[k]``.
       margin_unit: "absolute" or "fraction".
       source_risk: of the vote learnt without a fold, on that fold's source points ``[folds, r, g, k]``; NaN if not
@@ -41,13 +41,15 @@ class Sweep(NamedTuple):
       kkt_residual: of the vote learnt from all folds ``[r, g, k]``; NaN where nothing was solved.
       fold_kkt_residual: ``[folds, r, g, k]``.
       mu_max: the largest margins of the votes learnt from all folds ``[r, g]``.
-      weights: of these votes ``[r, g, k, n]``; NaN if not solved, as are the values.
+      weights: of these votes ``[r, g, k, n]``; NaN if not solved, as are the values; 0 beyond the voters of a family
+        that has fewer than n.
       target_values: their values on the target points ``[r, g, k, m_t]``.
       voters: the family that votes, for each radius and gamma.
       self_labels: of the whole samples, one per radius.
       source_labels: ``[m_s]``.
       target: ``[m_t, d]``.
-      voter_mask: which voters take part ``[r, n]``.
+      voter_mask: which voters take part ``[r, g, n]``.
+      voter_counts: how many voters the families have ``[r, g]``.
     """
 
     radii: np.ndarray
@@ -72,6 +74,7 @@ class Sweep(NamedTuple):
     source_labels: np.ndarray
     target: np.ndarray
     voter_mask: np.ndarray
+    voter_counts: np.ndarray
 
     def __repr__(self) -> str:
         """In a few lines."""
@@ -84,7 +87,7 @@ class LabelledGrid(NamedTuple):
     Attributes:
       learning: source points learnt from ``[1 + folds, m_s]``, all of them first; the others are judged on.
       found: self-labels of the learning points, for each row of ``learning`` and each class and radius.
-      masks: which voters take part ``[n]``, for the same.
+      masks: which voters take part, for the same and each family ``[g, 1 + folds, r, n]``.
       radii: ``[r]``; once for each class if there are more than two.
       source_labels: ``[m_s]``, or those of each class against the rest ``[c, m_s]``.
       target: the learning points ``[m_t, d]``.
@@ -92,7 +95,7 @@ class LabelledGrid(NamedTuple):
 
     learning: np.ndarray
     found: Sequence[Sequence[SelfLabels]]
-    masks: Sequence[Sequence[np.ndarray]]
+    masks: np.ndarray
     radii: np.ndarray
     source_labels: np.ndarray
     target: np.ndarray
@@ -136,12 +139,11 @@ def learn_grid(
     rows = np.atleast_2d(task.source_labels)
     classes = len(rows)
     learnt_from = (labels, weights) if classes == 1 else as_heavy(labels, weights)
-    masks = np.concatenate([np.stack(row) for row in task.masks])
     # All gammas in one call, which then knows all shapes.
     blocks, judges = ([VoteBlocks(family, points) for family in families] for points in (learn_at, judge_at))
     figures = solve_grid(
         lambda number: blocks[number // len(flat)],
-        Problems(*(np.tile(field, (gammas, 1)) for field in (*learnt_from, masks))),
+        Problems(*(np.tile(field, (gammas, 1)) for field in learnt_from), np.concatenate(np.concatenate(task.masks))),
         margins,
         unit=unit,
         solver=options.solver,
@@ -178,7 +180,7 @@ def learn_grid(
     matched = np.array([int(np.sum(one.weights > 0)) for one in flat]).reshape(folds, radii)
     return Sweep(
         radii=task.radii,
-        gammas=options.gammas,
+        gammas=options.voters.values,
         margins=margins,
         margin_unit=unit,
         source_risk=gather(fold_risks, folds - 1),
@@ -191,7 +193,8 @@ def learn_grid(
         self_labels=tuple(task.found[0]),
         source_labels=task.source_labels,
         target=task.target,
-        voter_mask=masks[:radii],
+        voter_mask=np.moveaxis(task.masks[:, 0], 0, 1),
+        voter_counts=np.tile([one.voters for one in blocks], (radii, 1)),
         **whole,
         **each_fold,
     )

@@ -62,7 +62,8 @@ def model_at(sweep: Any, index: tuple[int, int, int]) -> PVMinCq:
     status = Status(int(sweep.status[r, g, k]))
     if status != Status.SOLVED:
         raise ValueError(f"index {tuple(index)}: no vote there; {status.sentence}")
-    family, found, radius, weights = sweep.voters[r][g], sweep.self_labels[r], sweep.radii[r], sweep.weights[r, g, k]
+    family, found, radius = sweep.voters[r][g], sweep.self_labels[r], sweep.radii[r]
+    weights = sweep.weights[r, g, k, : sweep.voter_counts[r, g]]
     margin, mu_max = float(sweep.margins[k]), float(sweep.mu_max[r, g])
     mu = margin * (mu_max if sweep.margin_unit == "fraction" else 1.0)
     figures = weights, mu, mu_max, sweep.c_bound[r, g, k], sweep.kkt_residual[r, g, k]
@@ -102,5 +103,9 @@ def values_at(sweep: Any, x: Any) -> np.ndarray:
       >>> values_at(figures, task.test[:5]).shape
       (2, 1, 1, 5)
     """
-    rows = zip(sweep.voters, sweep.weights)
-    return np.asarray([[own @ read_votes(family, x).T for family, own in zip(*row)] for row in rows])
+
+    def values(family: Any, weights: np.ndarray) -> np.ndarray:
+        votes = read_votes(family, x)
+        return weights[:, : votes.shape[1]] @ votes.T
+
+    return np.asarray([[values(*one) for one in zip(*row)] for row in zip(sweep.voters, sweep.weights)])

@@ -15,13 +15,13 @@ from pvmincq_jax._types import ArrayLike, brief
 from pvmincq_jax.matching.matching import ExpectedMatching
 from pvmincq_jax.matching.selflabel import SelfLabels
 from pvmincq_jax.voting.cbound import vote_margin
-from pvmincq_jax.voting.families import GaussianVoters, OutputVoters, StumpVoters, ViewVoters
+from pvmincq_jax.voting.families import GaussianVoters, JoinedVoters, OutputVoters, StumpVoters, ViewVoters, read_votes
 
 __all__ = ["PVMinCq", "decision", "load_model", "predict", "save_model"]
 
 # Numbers in the votes of one block of new points: 32 MB.
 _BLOCK = 1 << 22
-_FAMILIES = {kind.__name__: kind for kind in (GaussianVoters, StumpVoters, OutputVoters, ViewVoters)}
+_FAMILIES = {kind.__name__: kind for kind in (GaussianVoters, StumpVoters, OutputVoters, ViewVoters, JoinedVoters)}
 
 
 @jax.tree_util.register_static
@@ -77,12 +77,12 @@ class PVMinCq(NamedTuple):
 
     @property
     def centers(self) -> Any:
-        """Of Gaussian voters ``[n, d]``, or None."""
+        """Of kernels ``[n, d]``, or None."""
         return getattr(self.voters, "centers", None)
 
     @property
     def gamma(self) -> Any:
-        """Of Gaussian voters, or None; also for a committee, whose kernels have one each, ``voters.gamma``."""
+        """Of Gaussian voters, or None; also for a committee, whose ``voters.families`` have one each."""
         return None if self.kkt_residual is None else getattr(self.voters, "gamma", None)
 
 
@@ -125,7 +125,7 @@ def decision(model: Any, x: Any) -> Any:
         each = [np.sum(votes * own, axis=1) for own in np.atleast_2d(weights)]
         return each[0] if weights.ndim == 1 else np.stack(each, axis=1)
 
-    return np.concatenate([values(model.voters.votes(part)) for part in _row_blocks(x, rows)])
+    return np.concatenate([values(read_votes(model.voters, part, weights.dtype)) for part in _row_blocks(x, rows)])
 
 
 def _row_blocks(x: Any, rows: int) -> Iterator[Any]:
@@ -169,8 +169,10 @@ def predict(model: Any, x: Any) -> Any:
 def _arrays(prefix: str, value: Any) -> dict[str, np.ndarray]:
     """Named arrays of a family or of pairs, nested ones by longer names."""
     kind = {f"{prefix}.kind": np.asarray(type(value).__name__)}
+    if hasattr(value, "votes") and type(value) not in _FAMILIES.values():
+        return kind
     if not isinstance(value, tuple):
-        return kind if hasattr(value, "votes") else {prefix: np.asarray(value)}
+        return {prefix: np.asarray(value)}
     fields = getattr(value, "_fields", None)
     named = {f"{prefix}.length": np.asarray(len(value))} if fields is None else kind
     for name, part in zip(range(len(value)) if fields is None else fields, value):
@@ -183,18 +185,20 @@ def _family(prefix: str, stored: Any) -> Any:
     name = str(stored[f"{prefix}.kind"])
     if name not in _FAMILIES:
         raise ValueError(f"{name} cannot be read from a file: pass the model's voters to load_model as voters=")
-    if name == "ViewVoters":
-        count = int(stored[f"{prefix}.families.length"])
-        return ViewVoters(tuple(_family(f"{prefix}.families.{v}", stored) for v in range(count)))
     kind: Any = _FAMILIES[name]
-    return kind(*(stored[f"{prefix}.{field}"] for field in kind._fields))
+    if kind._fields == ("families",):
+        count = int(stored[f"{prefix}.families.length"])
+        return kind(tuple(_family(f"{prefix}.families.{v}", stored) for v in range(count)))
+    # Files of version 0.2.0 have fewer fields of stumps.
+    fields = [field for field in kind._fields if f"{prefix}.{field}" in stored]
+    return kind(**{field: stored[f"{prefix}.{field}"] for field in fields})
 
 
 def save_model(model: PVMinCq, path: str | os.PathLike) -> None:
     """Writes a model to an ``.npz`` file, as plain arrays (not in the paper).
 
-    Voters that are functions are not written: whoever loads the model passes them again. The file is written under
-    another name first, so that an older one is replaced by a whole one or not at all.
+    Voters that are functions, or families of your own, are not written: whoever loads the model passes them again. The
+    file is written under another name first, so that an older one is replaced by a whole one or not at all.
 
     Args:
       model: a `PVMinCq`, such as the ``model`` of a fit or the ``model_`` of a classifier.
@@ -239,7 +243,7 @@ def load_model(path: str | os.PathLike, *, voters: Any = None) -> PVMinCq:
 
     Args:
       path: where from.
-      voters: in place of those in the file; needed where the voters are functions.
+      voters: in place of those in the file: ``model.voters`` where these are functions, or families of your own.
 
     Returns: the same `PVMinCq`, to the bit.
 

@@ -16,10 +16,9 @@ from pvmincq_jax.adaptation.classes import as_heavy, lanes_ahead
 from pvmincq_jax.adaptation.grid import Problems, VoteBlocks, solve_grid, values_of
 from pvmincq_jax.adaptation.labelled import check_solved
 from pvmincq_jax.adaptation.options import GridOptions
-from pvmincq_jax.adaptation.seats import seat_moved
+from pvmincq_jax.adaptation.seats import place_on_moved, stack_masks
 from pvmincq_jax.adaptation.transport import Transport
 from pvmincq_jax.matching.selflabel import SelfLabels
-from pvmincq_jax.voting.families import StumpVoters, make_voters
 
 __all__ = ["TransportSweep"]
 
@@ -30,7 +29,7 @@ class TransportSweep(NamedTuple):
     Attributes:
       radii: absolute ``[r]``; 0 where nobody was matched, see `pvmincq_jax.stay`. With domains on their own scales
         they come in two runs, the second on the target's scale.
-      gammas: ``[g]``; NaN where the voters have none.
+      gammas: of the voters, or the values that their families were made of ``[g]``; NaN where there are none.
       margins: as given ``[k]``.
       margin_unit: "absolute" or "fraction".
       pv: ``[r]``.
@@ -38,14 +37,16 @@ class TransportSweep(NamedTuple):
       status: `Status` codes ``[r, g, k]``.
       kkt_residual: ``[r, g, k]``.
       mu_max: the largest margins ``[r, g]``.
-      weights: of the votes ``[r, g, k, n]``; NaN if not solved, as are the values.
+      weights: of the votes ``[r, g, k, n]``; NaN if not solved, as are the values; 0 beyond the voters of a family that
+        has fewer than n.
       moved_values: the vote on the moved points ``[r, g, k, m_s]``.
       target_values: the vote on the target points ``[r, g, k, m_t]``.
       voters: the family that votes, for each radius and gamma.
       transports: one per radius.
       source_labels: ``[m_s]``.
       target: ``[m_t, d]``.
-      voter_mask: which voters take part ``[r, n]``.
+      voter_mask: which voters take part ``[r, g, n]``.
+      voter_counts: how many voters the families have ``[r, g]``.
       ratio: the share of +1 that the target is taken to have; None for that of ``source_labels``.
     """
 
@@ -66,6 +67,7 @@ class TransportSweep(NamedTuple):
     source_labels: np.ndarray
     target: np.ndarray
     voter_mask: np.ndarray
+    voter_counts: np.ndarray
     ratio: float | None = None
 
     def __repr__(self) -> str:
@@ -98,14 +100,13 @@ def learn_on_moved(
       The grid of each row of labels. Of several, values say by how much a class is ahead of the best other one, and a
       point of the grid is solved if all classes are.
     """
-    gammas, margins, unit = options.gammas, options.margins, options.unit
+    gammas, margins, unit = options.voters.values, options.margins, options.unit
     classes = len(source_labels)
-    seats = [seat_moved(options.voters, one, options.most_voters, options.seed) for one in transports]
-    families = [[make_voters(options.voters, places, float(g)) for g in gammas] for places, _ in seats]
-    counts = [row[0].votes(target[:1]).shape[1] for row in families]
-    if options.voters == "stumps":
-        # Points of few values have fewer stumps: the first ones again fill up, and do not take part.
-        families = [[StumpVoters(*(np.resize(field, max(counts)) for field in one)) for one in row] for row in families]
+    given = options.most_voters, options.seed
+    placed = [place_on_moved(options.voters.families, one, *given) for one in transports]
+    families = tuple(tuple(family for family, _ in row) for row in placed)
+    masks = [mask for row in placed for _, mask in row]
+    mask = stack_masks(masks)
     flat = [(one, family) for one, row in zip(transports, families) for family in row]
 
     # The classes of a radius and gamma are neighbours, and share the cost of its votes.
@@ -114,13 +115,12 @@ def learn_on_moved(
         transport, family = flat[number]
         return VoteBlocks(family, np.asarray(transport.moved))
 
-    mask = np.stack([np.arange(max(counts)) < n if mask is None else mask for n, (_, mask) in zip(counts, seats)])
     labels = np.tile(source_labels, (len(flat), 1))
     weights = np.repeat(np.stack([np.asarray(one.weights) for one, _ in flat]), classes, axis=0)
     sample = (labels, weights) if classes == 1 else as_heavy(labels, weights)
     figures = solve_grid(
         lambda number: blocks_at(number // classes),
-        Problems(*sample, np.repeat(mask, len(gammas) * classes, axis=0)),
+        Problems(*sample, np.repeat(mask, classes, axis=0)),
         margins,
         unit=unit,
         solver=options.solver,
@@ -128,9 +128,11 @@ def learn_on_moved(
         advance=options.advance,
     )
 
+    shape = len(transports), len(gammas)
+
     def gather(field: np.ndarray) -> np.ndarray:
         """Problems as classes, radii and gammas ``[c, r, g, ...]``."""
-        return np.moveaxis(field.reshape(len(transports), len(gammas), classes, *field.shape[1:]), 2, 0)
+        return np.moveaxis(field.reshape(*shape, classes, *field.shape[1:]), 2, 0)
 
     votes = [(number // classes, weights) for number, weights in enumerate(figures.weights)]
     moved = values_of([(VoteBlocks(flat[i][1], np.asarray(flat[i][0].moved)), weights) for i, weights in votes])
@@ -147,11 +149,12 @@ def learn_on_moved(
             margins=margins,
             margin_unit=unit,
             pv=np.array([float(transport.pv) for transport in transports]),
-            voters=tuple(map(tuple, families)),
+            voters=families,
             transports=tuple(transports),
             source_labels=own,
             target=target,
-            voter_mask=mask,
+            voter_mask=mask.reshape(*shape, -1),
+            voter_counts=np.reshape([len(one) for one in masks], shape),
             **{name: field[number] for name, field in fields.items()},
         )
         for number, own in enumerate(source_labels)

@@ -1,17 +1,15 @@
 """What a grid is made with, besides the samples and the radii: whoever learns one hands this on."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
 import numpy as np
 
-from pvmincq_jax._checks import check_list, check_positive
-from pvmincq_jax._types import ArrayLike, MarginUnit
+from pvmincq_jax._types import MarginUnit
 from pvmincq_jax.adaptation.seats import MOST_VOTERS
-from pvmincq_jax.voting.families import VoterKind, on_points
+from pvmincq_jax.voting.families import FamilyGrid
 from pvmincq_jax.voting.program import Solver
-from pvmincq_jax.voting.voters import default_gammas
 
 __all__: list[str] = []
 
@@ -20,11 +18,10 @@ class GridOptions(NamedTuple):
     """Checked options of a grid; each as in `pvmincq_jax.sweep`.
 
     Attributes:
-      gammas: of the voters, or what to call their families ``[g]``.
+      voters: families, not yet on points, and what they are called ``[g]``.
       margins: ``[k]``.
       unit: of the margins.
-      voters: who votes.
-      most_voters: how many of them at most.
+      most_voters: how many sit on points, at most.
       folds: for the risk on points not learnt from; 0 for none.
       draws: matchings per fold and radius.
       seed: of folds, matchings and the voters' places.
@@ -33,10 +30,9 @@ class GridOptions(NamedTuple):
       advance: told the number of steps that were just done.
     """
 
-    gammas: np.ndarray
+    voters: FamilyGrid
     margins: np.ndarray
     unit: MarginUnit = "fraction"
-    voters: VoterKind = "rbf"
     most_voters: int = MOST_VOTERS
     folds: int = 0
     draws: int = 1
@@ -44,14 +40,3 @@ class GridOptions(NamedTuple):
     solver: Solver = "interior_point"
     mesh: jax.sharding.Mesh | None = None
     advance: Callable[[int], None] = lambda steps: None
-
-
-def grid_gammas(gammas: ArrayLike | Sequence[float] | None, target: np.ndarray, voters: VoterKind) -> np.ndarray:
-    """The gammas of the grid; one NaN for voters that have none."""
-    if not on_points(voters):
-        if gammas is not None:
-            raise ValueError(f"gammas are for Gaussian voters (voters='rbf'); they are {gammas}")
-        return np.array([np.nan])
-    gammas = default_gammas(target) if gammas is None else check_list("gammas", gammas)
-    check_positive("gammas", gammas)
-    return gammas

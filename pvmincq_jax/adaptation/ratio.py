@@ -16,8 +16,7 @@ from pvmincq_jax.adaptation.choice import least
 from pvmincq_jax.adaptation.criteria import rare_neighbours
 from pvmincq_jax.adaptation.moved_criteria import TransportCriterion, transport_criterion
 from pvmincq_jax.adaptation.transport_sweeps import transport_sweep
-from pvmincq_jax.voting.families import on_points
-from pvmincq_jax.voting.voters import default_gammas
+from pvmincq_jax.voting.families import VoterKind, family_grid
 
 __all__ = ["RatioScan", "confusion_ratio", "estimate_ratio"]
 
@@ -51,6 +50,8 @@ def estimate_ratio(
     criterion: TransportCriterion = transport_criterion,
     draws: int = 32,
     margin: float = 0.1,
+    voters: VoterKind = "rbf",
+    gammas: ArrayLike | Sequence[float] | None = None,
     **options: Any,
 ) -> RatioScan:
     """The class ratio of the target, by a scan: the source is brought to each ratio in turn, and the criterion decides.
@@ -68,6 +69,8 @@ def estimate_ratio(
       criterion: from a `pvmincq_jax.TransportSweep` to scores above 0, the lower the better.
       draws: matchings per radius.
       margin: as a fraction of mu_max.
+      voters: see `pvmincq_jax.pv_mincq`.
+      gammas: of the voters; None for the middle one of those that `pvmincq_jax.transport_sweep` takes then.
       **options: of `pvmincq_jax.transport_sweep`.
 
     Returns: a `RatioScan`. Of equal scores the ratio nearest to that of the source wins.
@@ -85,9 +88,10 @@ def estimate_ratio(
         # Ratios are compared by cuts of as many neighbours: those that the rarest class of all can give.
         rarest = rare_neighbours(float(min(*tried, *(1 - tried))), len(np.asarray(target)))
         criterion = partial(transport_criterion, neighbours=rarest)
-    given: dict[str, Any] = {"draws": draws, "margins": [margin]}
-    if on_points(options.get("voters", "rbf")):
-        given["gammas"] = default_gammas(target)[1:2]
+    if gammas is None:
+        values = family_grid(voters, None, np.asarray(target)).values
+        gammas = None if np.isnan(values[0]) else values[[len(values) // 2]]
+    given = {"draws": draws, "margins": [margin], "voters": voters, "gammas": gammas}
     scores = []
     for ratio in tried:
         found = transport_sweep(source, source_labels, target, ratio=float(ratio), **given | options)

@@ -1,7 +1,7 @@
-"""Who learns, and who votes: Gaussian voters sit on the points learnt from, or on some that stand for all of them."""
+"""Who learns, and who votes: voters sit on the points learnt from, or on some that stand for all of them."""
 
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from pvmincq_jax._distances import squared_distances
 from pvmincq_jax._samples import fold_numbers, spread_rows
 from pvmincq_jax.adaptation.transport import Transport
 from pvmincq_jax.matching.selflabel import SelfLabels
-from pvmincq_jax.voting.families import VoterKind, on_points
+from pvmincq_jax.voting.families import one_per_point, place_family
 
 __all__: list[str] = []
 
@@ -51,20 +51,19 @@ def everybody_and_folds(points: np.ndarray, labels: np.ndarray, folds: int, seed
     return np.concatenate([everybody, numbers[None] != np.arange(folds)[:, None]])
 
 
-def seat_voters(
-    voters: VoterKind, source: np.ndarray, target: np.ndarray, centers: Centers, most: int, seed: int
-) -> Seats:
-    """Seats on target points, source points, or both: on all of them, or on so many that `spread_rows` draws.
+def seat_voters(source: np.ndarray, target: np.ndarray, centers: Centers, most: int | None, seed: int) -> Seats:
+    """Seats on target points, source points, or both: on so many that `spread_rows` draws, or on all if that is None.
 
-    Voters that do not sit on points look at all of them.
+    Example:
+      >>> seat_voters(np.zeros((3, 1)), np.array([[5.0], [6.0]]), "both", None, 0).points.ravel()
+      array([5., 6., 0., 0., 0.])
     """
     if centers not in ("target", "source", "both"):
         raise ValueError(f"centers must be 'target', 'source' or 'both'; it is {centers!r}")
-    check_count("most_voters", most, 1)
     there = target if centers != "source" else target[:0]
     here = source if centers != "target" else source[:0]
     points = np.concatenate([there, here])
-    rows = spread_rows(points, most if on_points(voters) else len(points), seed)
+    rows = spread_rows(points, len(points) if most is None else check_count("most_voters", most, 1), seed)
     seats, source_rows = rows[rows < len(there)], rows[rows >= len(there)] - len(there)
     of_target = np.arange(len(there))
     if len(rows) < len(points):
@@ -72,28 +71,80 @@ def seat_voters(
     return Seats(np.concatenate([there[seats], here[source_rows]]), of_target, source_rows)
 
 
-def seat_moved(voters: VoterKind, transport: Transport, most: int, seed: int) -> tuple[np.ndarray, np.ndarray | None]:
-    """Seats on moved points: on all, of which the matched ones vote, or on so many that stand for the matched ones.
+class Placed(NamedTuple):
+    """A family on points.
 
-    Points ``[n, d]``, as many at every radius, and which of them vote ``[n]``; None for all, whatever their number.
+    Attributes:
+      family: anything with ``votes(x)``.
+      count: of its voters, n.
+      seats: where they sit, if there is one per point; else None, and all take part.
+    """
+
+    family: Any
+    count: int
+    seats: Seats | None
+
+
+def place_voters(
+    families: Sequence[Any], source: np.ndarray, target: np.ndarray, centers: Centers, most: int, seed: int
+) -> list[Placed]:
+    """Families on the seats of `seat_voters` if they have one voter per point; others see all points."""
+    kinds = {one_per_point(family) for family in families}
+    seats = {kind: seat_voters(source, target, centers, most if kind else None, seed) for kind in kinds}
+    placed = []
+    for family in families:
+        own = seats[one_per_point(family)]
+        placed.append(Placed(*place_family(family, own.points), own if one_per_point(family) else None))
+    return placed
+
+
+def voter_masks(placed: Sequence[Placed], found: Sequence[Sequence[SelfLabels]], learning: np.ndarray) -> np.ndarray:
+    """The voters that take part: those of matched target points and learnt source points.
+
+    Args:
+      placed: g families.
+      found: self-labels of the target, for each row of ``learning`` and each radius.
+      learning: source points that are learnt from ``[1 + folds, m_s]``.
+
+    Returns: ``[g, 1 + folds, r, n]``, False beyond the voters of a family that has fewer than n.
+    """
+    masks = [
+        np.ones(one.count, bool) if one.seats is None else one.seats.mask(labels.weights > 0, kept)
+        for one in placed
+        for row, kept in zip(found, learning)
+        for labels in row
+    ]
+    return stack_masks(masks).reshape(len(placed), len(learning), len(found[0]), -1)
+
+
+def place_on_moved(families: Sequence[Any], transport: Transport, most: int, seed: int) -> list[tuple[Any, np.ndarray]]:
+    """Families on moved points, each with the voters that take part ``[n]``: those of matched points.
+
+    Of more points than ``most``, so many of the matched ones stand for all of them.
     """
     moved, matched = np.asarray(transport.moved), np.asarray(transport.weights) > 0
-    if not on_points(voters):
-        # Points that have all moved to one place tell nothing of where thresholds should be.
-        return (moved if np.any(np.ptp(moved, axis=0) > 0) else np.asarray(transport.source)), None
-    if len(moved) <= check_count("most_voters", most, 1):
-        return moved, matched
-    rows = np.flatnonzero(matched)
-    rows = rows[spread_rows(moved[rows], most, seed)]
-    return np.resize(moved[rows], (most, moved.shape[1])), np.arange(most) < len(rows)
+    # Points that have all moved to one place tell nothing of where thresholds should be.
+    seen = moved if np.any(np.ptp(moved, axis=0) > 0) else np.asarray(transport.source)
+    if len(moved) > check_count("most_voters", most, 1):
+        rows = np.flatnonzero(matched if np.any(matched) else ~matched)
+        rows = rows[spread_rows(moved[rows], most, seed)]
+        moved, matched = moved[rows], matched[rows]
+    placed = []
+    for family in families:
+        on_points, count = place_family(family, moved if one_per_point(family) else seen)
+        placed.append((on_points, matched if one_per_point(family) else np.ones(count, bool)))
+    return placed
 
 
-def voter_masks(
-    voters: VoterKind, seats: Seats, found: Sequence[Sequence[SelfLabels]], learning: np.ndarray, count: int
-) -> list[list[np.ndarray]]:
-    """The voters that take part ``[n]``, for each row of ``learning`` and each radius; all, if they sit nowhere."""
+def stack_masks(masks: Sequence[np.ndarray]) -> np.ndarray:
+    """Masks of different lengths as the rows of one array ``[L, n]``, filled up with False.
 
-    def one(labels: SelfLabels, kept: np.ndarray) -> np.ndarray:
-        return seats.mask(labels.weights > 0, kept) if on_points(voters) else np.ones(count, bool)
-
-    return [[one(labels, kept) for labels in row] for row, kept in zip(found, learning)]
+    Example:
+      >>> stack_masks([np.array([True]), np.array([False, True])])
+      array([[ True, False],
+             [False,  True]])
+    """
+    stacked = np.zeros((len(masks), max(map(len, masks))), bool)
+    for row, mask in zip(stacked, masks):
+        row[: len(mask)] = mask
+    return stacked

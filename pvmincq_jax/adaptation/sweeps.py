@@ -15,12 +15,12 @@ from pvmincq_jax._types import ArrayLike, MarginUnit, RadiusUnit
 from pvmincq_jax.adaptation.classes import class_numbers
 from pvmincq_jax.adaptation.grid import VoteBlocks, compile_ahead
 from pvmincq_jax.adaptation.labelled import LabelledGrid, Sweep, carried_labels, check_solved, learn_grid
-from pvmincq_jax.adaptation.options import GridOptions, grid_gammas
-from pvmincq_jax.adaptation.seats import MOST_VOTERS, Centers, everybody_and_folds, seat_voters, voter_masks
+from pvmincq_jax.adaptation.options import GridOptions
+from pvmincq_jax.adaptation.seats import MOST_VOTERS, Centers, everybody_and_folds, place_voters, voter_masks
 from pvmincq_jax.matching.curve import PV_LEVELS, grid_radii
 from pvmincq_jax.matching.graph import check_reach, space_graph
 from pvmincq_jax.matching.space import Metric, make_space
-from pvmincq_jax.voting.families import VoterKind, make_voters
+from pvmincq_jax.voting.families import VoterKind, family_grid
 from pvmincq_jax.voting.program import Solver
 
 __all__ = ["sweep"]
@@ -55,7 +55,9 @@ def sweep(
       source, source_labels, target: ``[m_s, d]``, ``[m_s]`` in {-1, +1}, and ``[m_t, d]``.
       radii: to choose from; None for those at ten levels of PV, from 0.6 to 0.
       margins: to choose from.
-      gammas: of Gaussian voters; `pvmincq_jax.default_gammas` of the target when None.
+      gammas: of Gaussian voters, or the values that other ``voters`` make families of; None for
+        `pvmincq_jax.default_gammas` of the target, for what the class of a family has by default, or for all families
+        of a list, which are then numbered from 0 on.
       folds: of the source, stratified by class; the target is used whole (section 3.4).
       draws: matchings per fold and radius; 1 is the paper's.
       seed: of folds and matchings.
@@ -81,12 +83,12 @@ def sweep(
     """
     source, labels, target = read_task(source, source_labels, target)
     margins = check_margins(margins, margin_unit)
-    gammas = grid_gammas(gammas, target, voters)
+    families = family_grid(voters, gammas, target)
     check_folds(folds, int(np.sum(labels < 0)), int(np.sum(labels > 0)))
     unit, values = ("pv", PV_LEVELS) if radii is None else (radius_unit, radii)
     radii = grid_radii(source, target, values, unit, metric)
-    options = GridOptions(gammas, margins, margin_unit, voters, most_voters, folds, draws, seed, solver, mesh)
-    with progress_bar(progress, (1 + folds) * len(radii) * (1 + len(gammas)), "sweep") as advance:
+    options = GridOptions(families, margins, margin_unit, most_voters, folds, draws, seed, solver, mesh)
+    with progress_bar(progress, (1 + folds) * len(radii) * (1 + len(families.values)), "sweep") as advance:
         figures = label_grid(source, labels, target, radii, centers, metric, options._replace(advance=advance))
     check_solved(figures.status, figures.fold_status)
     return figures
@@ -106,16 +108,15 @@ def label_grid(
     With labels ``[c, m_s]`` of each class against the rest, its radii are those of the first class, then of the second,
     and so on; see `pvmincq_jax.adaptation.class_grids`.
     """
-    voters, seed = options.voters, options.seed
     kinds = class_numbers(labels)
     graph = check_reach(space_graph(make_space(source, target, metric, ties=kinds), float(radii.max())))
-    seats = seat_voters(voters, source, target, centers, options.most_voters, seed)
-    families = [make_voters(voters, seats.points, float(gamma)) for gamma in options.gammas]
-    learning = everybody_and_folds(source, kinds, options.folds, seed)
+    placed = place_voters(options.voters.families, source, target, centers, options.most_voters, options.seed)
+    families = [one.family for one in placed]
+    learning = everybody_and_folds(source, kinds, options.folds, options.seed)
     if options.mesh is None and options.unit == "fraction":
         blocks = [VoteBlocks(family, target[:600]) for family in families]
         compile_ahead(blocks, len(learning) * len(radii), options.margins, options.solver)
     found = carried_labels(graph, labels, radii, learning, options)
-    masks = voter_masks(voters, seats, found, learning, families[0].votes(target[:1]).shape[1])
+    masks = voter_masks(placed, found, learning)
     task = LabelledGrid(learning, found, masks, np.tile(radii, len(np.atleast_2d(labels))), labels, target)
     return learn_grid(task, families, options, target, source)

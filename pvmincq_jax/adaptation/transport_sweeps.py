@@ -16,11 +16,11 @@ from pvmincq_jax.adaptation.learn import learn_at
 from pvmincq_jax.adaptation.model import PVMinCq
 from pvmincq_jax.adaptation.moved_grid import TransportSweep, learn_on_moved, moved_labels
 from pvmincq_jax.adaptation.moves import Moves, one_map, plan_moves
-from pvmincq_jax.adaptation.options import GridOptions, grid_gammas
-from pvmincq_jax.adaptation.seats import MOST_VOTERS, seat_moved
+from pvmincq_jax.adaptation.options import GridOptions
+from pvmincq_jax.adaptation.seats import MOST_VOTERS, place_on_moved
 from pvmincq_jax.adaptation.transport import stay
 from pvmincq_jax.matching.space import Metric
-from pvmincq_jax.voting.families import VoterKind, make_voters
+from pvmincq_jax.voting.families import VoterKind, family_grid, one_family
 from pvmincq_jax.voting.program import Solver
 
 __all__ = ["pv_transport_mincq", "transport_sweep"]
@@ -60,7 +60,7 @@ def pv_transport_mincq(
       source, source_labels, target, radius, margin, gamma, seed, radius_unit, margin_unit, metric: as in
         `pvmincq_jax.pv_mincq`.
       draws: how many matchings.
-      voters, most_voters: as there; Gaussian kernels sit on the moved points.
+      voters, most_voters: as there; kernels sit on the moved points.
       identity: whether nobody is matched, and the source stays where it is; the radius is then None or 0.
       own_scale: whether the source is brought to the target's scale first, see `pvmincq_jax.own_scale`.
       even, ratio: as in `pvmincq_jax.transport_sweep`.
@@ -79,6 +79,7 @@ def pv_transport_mincq(
     """
     source, labels, target = read_task(source, source_labels, target)
     check_margins([margin], margin_unit, "margin")
+    family = one_family(voters, gamma)
     if identity and radius not in (None, 0):
         raise ValueError(f"radius must be None or 0 where identity is True; it is {radius!r}")
     if not identity and radius is None:
@@ -87,11 +88,8 @@ def pv_transport_mincq(
         check_positive("radius", radius)
     moves = Moves([radius or 0.0], radius_unit, identity, own_scale, even, _shares(ratio), draws, seed, metric)
     transport = one_map(source, labels, target, moves)
-    places, mask = seat_moved(voters, transport, most_voters, seed)
-    family = make_voters(voters, places, gamma)
-    found = moved_labels(transport, labels)
-    everybody = np.ones(family.votes(places[:1]).shape[1], bool)
-    learnt = np.asarray(transport.moved), found, everybody if mask is None else mask
+    [(family, mask)] = place_on_moved([family], transport, most_voters, seed)
+    learnt = np.asarray(transport.moved), moved_labels(transport, labels), mask
     return learn_at(family, *learnt, transport.radius, margin, margin_unit)
 
 
@@ -125,7 +123,7 @@ def transport_sweep(
       radii: to choose from; None for six levels of PV from 0.6 to 0, and up to six radii that reach from 20 to 88 % of
         all pairs, those that are at least 1.15 times the bottleneck radius and reach no more than 2^25 pairs.
       draws, seed: how many matchings per radius, and of which seed.
-      voters, most_voters: as in `pvmincq_jax.pv_mincq`; Gaussian kernels sit on the moved points.
+      voters, most_voters: as in `pvmincq_jax.pv_mincq`; kernels sit on the moved points.
       margins, gammas, radius_unit, margin_unit, metric, solver, progress: as in `pvmincq_jax.sweep`.
       mesh: as there; radii and gammas are split over its first axis.
       identity: whether the vote learnt on the source where it is, without adaptation, is a point of the grid, at
@@ -148,17 +146,17 @@ def transport_sweep(
     """
     source, labels, target = read_task(source, source_labels, target)
     margins = check_margins(margins, margin_unit)
-    gammas = grid_gammas(gammas, target, voters)
+    families = family_grid(voters, gammas, target)
     moves = Moves(radii, radius_unit, identity, own_scale, even, _shares(ratio), draws, seed, metric)
-    options = GridOptions(gammas, margins, margin_unit, voters, most_voters, seed=seed, solver=solver, mesh=mesh)
+    options = GridOptions(families, margins, margin_unit, most_voters, seed=seed, solver=solver, mesh=mesh)
     makers = plan_moves(source, labels, target, moves)
     if mesh is None and margin_unit == "fraction":
         # As if nobody moved.
-        places, _ = seat_moved(voters, stay(source), most_voters, seed)
-        blocks = [VoteBlocks(make_voters(voters, places, float(gamma)), source[:600]) for gamma in gammas]
+        placed = place_on_moved(families.families, stay(source), most_voters, seed)
+        blocks = [VoteBlocks(family, source[:600]) for family, _ in placed]
         compile_ahead(blocks, len(makers), margins, solver)
     transports = []
-    with progress_bar(progress, len(makers) * (1 + len(gammas)), "transport") as advance:
+    with progress_bar(progress, len(makers) * (1 + len(families.values)), "transport") as advance:
         for make in makers:
             transports.append(make())
             advance(1)

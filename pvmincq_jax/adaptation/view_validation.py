@@ -35,7 +35,7 @@ from pvmincq_jax.matching.curve import PV_LEVELS, grid_radii
 from pvmincq_jax.matching.graph import space_graph
 from pvmincq_jax.matching.selflabel import SelfLabels, carry_labels
 from pvmincq_jax.matching.space import make_space
-from pvmincq_jax.voting.families import OutputVoters
+from pvmincq_jax.voting.families import FamilyGrid, OutputVoters
 from pvmincq_jax.voting.voters import GAMMA_MULTIPLES
 
 __all__ = ["ValidatedVotes", "fit_views_validated", "fit_votes_validated"]
@@ -96,11 +96,11 @@ def fit_views_validated(
     source_views, target_views, labels = check_views_task(source_views, source_labels, target_views)
     scales = view_scales(target_views)
     gammas = np.asarray(multiples, float)[:, None] / scales**2
-    families = [view_family(target_views, own) for own in gammas]
+    families = FamilyGrid(np.asarray(multiples, float), tuple(view_family(target_views, own) for own in gammas))
     spaces = matched_spaces(source_views, target_views, matching)
     matched = _Matched(spaces, scales if matching == "each" else np.ones(1), labels, levels)
-    options = _options(np.asarray(multiples, float), margins, margin_unit, folds, draws, seed, mesh)
-    figures = _sweep_votes(matched, families, target_views, source_views, len(scales), options, progress)
+    options = _options(families, margins, margin_unit, folds, draws, seed, mesh)
+    figures = _sweep_votes(matched, target_views, source_views, len(scales), options, progress)
     return _chosen(figures, criterion)
 
 
@@ -150,9 +150,9 @@ def fit_votes_validated(
     dtype = common_dtype(source_votes, target_votes)
     bound = max(1.0, float(np.max(np.abs(target_votes))), float(np.max(np.abs(source_votes))))
     matched = _Matched([(space_source, space_target)], np.ones(1), labels, levels)
-    options = _options(np.ones(1), margins, margin_unit, folds, draws, seed, mesh)
+    options = _options(FamilyGrid(np.ones(1), (OutputVoters(bound),)), margins, margin_unit, folds, draws, seed, mesh)
     outputs = np.asarray(target_votes, dtype), np.asarray(source_votes, dtype)
-    figures = _sweep_votes(matched, [OutputVoters(bound)], *outputs, None, options, progress)
+    figures = _sweep_votes(matched, *outputs, None, options, progress)
     return _chosen(figures, criterion)
 
 
@@ -162,10 +162,10 @@ def _chosen(figures: Sweep, criterion: Criterion) -> ValidatedVotes:
 
 
 def _options(
-    gammas: np.ndarray, margins: Sequence[float], unit: MarginUnit, folds: int, draws: int, seed: int, mesh: Any
+    voters: FamilyGrid, margins: Sequence[float], unit: MarginUnit, folds: int, draws: int, seed: int, mesh: Any
 ) -> GridOptions:
     checked = check_margins(margins, unit)
-    return GridOptions(gammas, checked, unit, folds=folds, draws=draws, seed=seed, mesh=mesh)
+    return GridOptions(voters, checked, unit, folds=folds, draws=draws, seed=seed, mesh=mesh)
 
 
 class _Matched(NamedTuple):
@@ -186,7 +186,6 @@ class _Matched(NamedTuple):
 
 def _sweep_votes(
     matched: _Matched,
-    families: Sequence[Any],
     learn_at: Any,
     judge_at: Any,
     views: int | None,
@@ -198,7 +197,7 @@ def _sweep_votes(
     Learnt at the target and judged at the source, both as the families take them. So many views have a kernel on each
     target point, which votes only if it has a label; None if the voters are given ones.
     """
-    labels, folds = matched.labels, options.folds
+    labels, folds, families = matched.labels, options.folds, options.voters.families
     check_folds(folds, int(np.sum(labels < 0)), int(np.sum(labels > 0)))
     # Every space has its own radius for a level of PV: [levels, spaces], the larger the level the smaller.
     radii = np.stack([grid_radii(*space, matched.levels, "pv") for space in matched.spaces], axis=1)
@@ -218,10 +217,11 @@ def _sweep_votes(
 
         found = [[carried(kept, radius) for radius in radii] for kept in learning]
         # A kernel on a target point without a label does not vote; a given classifier always may.
-        masks = [
+        each = [
             [np.ones(np.shape(learn_at)[1], bool) if views is None else np.tile(one.weights > 0, views) for one in row]
             for row in found
         ]
+        masks = np.stack([each] * len(families))
         target = np.concatenate([space[1] / unit for space, unit in zip(matched.spaces, matched.units)], axis=1)
         task = LabelledGrid(learning, found, masks, np.mean(radii / matched.units, axis=1), labels, target)
         figures = learn_grid(task, families, options._replace(advance=advance), learn_at, judge_at)

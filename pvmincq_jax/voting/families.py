@@ -1,7 +1,8 @@
 """Families of voters as values: small pytrees with ``votes(x) -> [m, n]``, which a model holds.
 
-A family computes in JAX where something is traced, and else in NumPy, in its own precision, whatever JAX's
-configuration: so a model answers the same on every machine, and without compiling.
+A new family is one class, see `Voters`: nothing else in the package knows its name. The families here compute in JAX
+where something is traced, and else in NumPy, in their own precision, whatever JAX's configuration: so a model answers
+the same on every machine, and without compiling.
 """
 
 import dataclasses
@@ -12,16 +13,52 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pvmincq_jax._checks import check_points, check_positive, check_same_dimension, is_traced
+from pvmincq_jax._checks import (
+    check_finite,
+    check_list,
+    check_numbers,
+    check_points,
+    check_positive,
+    check_same_dimension,
+    is_traced,
+)
 from pvmincq_jax._types import ArrayLike, common_dtype, precision
-from pvmincq_jax.voting.voters import check_bounded, gaussian_votes, sign_votes, stump_thresholds
+from pvmincq_jax.voting.voters import check_bounded, default_gammas, gaussian_votes, sign_votes, stump_thresholds
 
-__all__ = ["FunctionVoters", "GaussianVoters", "OutputVoters", "StumpVoters", "ViewVoters", "Voters"]
+__all__ = ["FunctionVoters", "GaussianVoters", "JoinedVoters", "OutputVoters", "StumpVoters", "ViewVoters", "Voters"]
 
 
 @runtime_checkable
 class Voters(Protocol):
-    """Any family: a pytree with this one method."""
+    """Any family: a value with the method ``votes``, in JAX or NumPy; a pytree, if a model of it is to be traced.
+
+    What else a family may have, all of it optional:
+
+    - ``on(points)``: the family on the points ``[m, d]`` of a sample, which each fit hands in;
+    - ``one_per_point``: True if there is then one voter on each point, so that ``centers`` and ``most_voters`` of a fit
+      say which points these are, and a voter takes part if its point does;
+    - ``bound``: the largest size of a vote, 1 unless given.
+
+    Its hyperparameter is an axis of the grid if ``voters=`` is a function from a value to a family, such as the class
+    itself. Of a class, ``default_values(target)`` are the values where ``gammas`` is None, and ``at(value)`` makes the
+    family if calling the class does not.
+
+    Example:
+      >>> class Laplacian(NamedTuple):
+      ...     width: float
+      ...     centers: Any = None
+      ...     one_per_point = True
+      ...     def on(self, points):
+      ...         return self._replace(centers=points)
+      ...     def votes(self, x):
+      ...         return jnp.exp(-jnp.sum(jnp.abs(x[:, None] - self.centers), axis=-1) / self.width)
+      >>> import pvmincq_jax as pvm
+      >>> task = pvm.datasets.moons_task("30", 0, per_class=8)
+      >>> grid = {"radii": [0.6], "margins": [0.5], "folds": 2}
+      >>> fit = pvm.fit_validated(*task[:3], **grid, voters=Laplacian, gammas=[0.5, 2.0])
+      >>> fit.choice.gamma == fit.model.voters.width
+      True
+    """
 
     def votes(self, x: Any) -> Any:
         """What each voter says of each point ``[m, n]``."""
@@ -32,7 +69,7 @@ class GaussianVoters(NamedTuple):
     """Gaussian kernels, h_j(x) = exp(-gamma |x - c_j|^2).
 
     Attributes:
-      centers: ``[n, d]``.
+      centers: ``[n, d]``; None for one on each point of a sample.
       gamma: above 0, a scalar or ``[n]``.
 
     Example:
@@ -40,11 +77,30 @@ class GaussianVoters(NamedTuple):
       array([[1.   , 0.135]])
     """
 
-    centers: ArrayLike
+    centers: ArrayLike | None
     gamma: ArrayLike
+
+    default_values = staticmethod(default_gammas)
+
+    @classmethod
+    def at(cls, gamma: float) -> "GaussianVoters":
+        """Kernels of this gamma, to be placed on a sample."""
+        check_positive("gamma", gamma)
+        return cls(None, gamma)
+
+    @property
+    def one_per_point(self) -> bool:
+        """Unless they have centres."""
+        return self.centers is None
+
+    def on(self, points: np.ndarray) -> "GaussianVoters":
+        """One kernel on each point, unless they have centres."""
+        return GaussianVoters(points, np.asarray(self.gamma, points.dtype)) if self.centers is None else self
 
     def votes(self, x: ArrayLike) -> Any:
         """Votes ``[m, n]`` of points ``[m, d]``; see `pvmincq_jax.rbf_votes`."""
+        if self.centers is None:
+            raise ValueError("centers are None: the kernels have not been placed; see GaussianVoters.on")
         check_points("x", x)
         check_same_dimension("x", x, "centers", self.centers)
         return gaussian_votes(_as(x, self.centers), self.centers, self.gamma)
@@ -54,20 +110,30 @@ class StumpVoters(NamedTuple):
     """Decision stumps, +1 if x[f_j] > t_j, else -1.
 
     Attributes:
-      features: integers ``[n]``.
-      thresholds: ``[n]``.
+      features: integers ``[n]``; None for those of `pvmincq_jax.stump_thresholds` of a sample.
+      thresholds: ``[n]``, or None.
+      per_feature: how many of these there are for each feature, at most.
 
     Example:
       >>> StumpVoters(np.array([0, 1]), np.array([0.5, 0.5])).votes(np.array([[0.0, 1.0]]))
       array([[-1.,  1.]])
     """
 
-    features: ArrayLike
-    thresholds: ArrayLike
+    features: ArrayLike | None = None
+    thresholds: ArrayLike | None = None
+    per_feature: int = 10
+
+    def on(self, points: np.ndarray) -> "StumpVoters":
+        """Stumps between the values of a sample, unless they have thresholds."""
+        if self.features is not None:
+            return self
+        return StumpVoters(*stump_thresholds(points, int(self.per_feature)), self.per_feature)
 
     def votes(self, x: ArrayLike) -> Any:
         """Votes ``[m, n]`` of points ``[m, d]``; see `pvmincq_jax.stump_votes`."""
         check_points("x", x)
+        if self.features is None or self.thresholds is None:
+            raise ValueError("features and thresholds are None: the stumps have not been placed; see StumpVoters.on")
         if not is_traced(self.features) and np.max(np.asarray(self.features)) >= np.shape(x)[1]:
             raise ValueError(
                 f"x must have more than {np.max(np.asarray(self.features))} features, which the stumps look at; it "
@@ -98,12 +164,10 @@ class FunctionVoters:
         for number, column in enumerate(columns):
             if np.shape(column) != np.shape(x)[:1]:
                 raise ValueError(
-                    f"functions[{number}] must give one value per point ({np.shape(x)[0]}); its shape is "
+                    f"voters[{number}], a function, must give one value per point ({np.shape(x)[0]}); its shape is "
                     f"{np.shape(column)}"
                 )
-        votes = _side_by_side(columns)
-        check_bounded("functions", votes)
-        return votes
+        return _side_by_side(columns)
 
 
 class OutputVoters(NamedTuple):
@@ -147,6 +211,31 @@ class ViewVoters(NamedTuple):
         return _side_by_side([family.votes(view) for family, view in zip(self.families, x)])
 
 
+class JoinedVoters(NamedTuple):
+    """The voters of several families together, as a committee has them.
+
+    Attributes:
+      families: each with ``votes(x)``.
+
+    Example:
+      >>> kernel, stump = GaussianVoters(np.array([[0.0]]), 2.0), StumpVoters(np.array([0]), np.array([0.5]))
+      >>> JoinedVoters((kernel, stump)).votes(np.array([[1.0]])).round(3)
+      array([[0.135, 1.   ]])
+    """
+
+    families: tuple[Any, ...]
+
+    @property
+    def centers(self) -> Any:
+        """Of all voters ``[n, d]``, or None where not all have centres."""
+        centers = [getattr(family, "centers", None) for family in self.families]
+        return None if any(one is None for one in centers) else np.concatenate(centers)
+
+    def votes(self, x: ArrayLike) -> Any:
+        """Votes ``[m, n_1 + n_2 + ..]`` of points ``[m, d]``."""
+        return _side_by_side([family.votes(x) for family in self.families])
+
+
 def _as(x: ArrayLike, like: ArrayLike) -> ArrayLike:
     """Points in the precision of the family."""
     if is_traced(x, like):
@@ -160,7 +249,7 @@ def _side_by_side(parts: Sequence[Any]) -> Any:
     return (jnp if is_traced(*parts) else np).column_stack(parts)
 
 
-def read_votes(family: Any, x: Any) -> np.ndarray:
+def read_votes(family: Any, x: Any, dtype: np.dtype | None = None) -> np.ndarray:
     """A family's votes ``[m, n]`` as a NumPy array in the precision of the points, whatever the family computes with.
 
     Checked here, once for all entry points: their shape, and that they are finite and within [-1, 1], or within the
@@ -169,17 +258,14 @@ def read_votes(family: Any, x: Any) -> np.ndarray:
     Args:
       family: anything with ``votes(x)``, in JAX or NumPy.
       x: points ``[m, d]``, or one array for each view.
+      dtype: of the votes; None for that of the points.
 
     Example:
-      >>> class Laplacian(NamedTuple):
-      ...     centers: Any
-      ...     def votes(self, x):
-      ...         return jnp.exp(-jnp.sum(jnp.abs(x[:, None] - self.centers), axis=-1))
-      >>> read_votes(Laplacian(np.array([[0.0], [1.0]])), np.array([[0.0]])).round(3)
-      array([[1.   , 0.368]])
+      >>> read_votes(FunctionVoters((lambda x: jnp.tanh(x[:, 0]),)), np.array([[0.5]])).round(3)
+      array([[0.462]])
     """
     samples = x if isinstance(x, list | tuple) else [x]
-    dtype = common_dtype(*samples)
+    dtype = common_dtype(*samples) if dtype is None else dtype
     with precision(dtype):
         votes = np.asarray(family.votes(x))
     count = np.shape(samples[0])[0]
@@ -189,9 +275,10 @@ def read_votes(family: Any, x: Any) -> np.ndarray:
         )
     bound = _bound(family)
     # A NaN is not within the bound either.
-    if not np.max(np.abs(votes)) <= bound * (1 + 1e-6):
+    largest = np.max(np.abs(votes), initial=0.0)
+    if not largest <= bound * (1 + 1e-6):
         raise ValueError(
-            f"voters must be finite and lie in [-{bound:g}, {bound:g}]; the largest size is {np.max(np.abs(votes)):g}. "
+            f"voters must give finite votes in [-{bound:g}, {bound:g}]; the largest size is {largest:g}. "
             "Squash them (tanh, 2 p - 1)"
         )
     return votes.astype(dtype, copy=False)
@@ -199,31 +286,105 @@ def read_votes(family: Any, x: Any) -> np.ndarray:
 
 def _bound(family: Any) -> float:
     """The largest size that a vote may have: 1, or the family's own."""
-    if isinstance(family, ViewVoters):
+    if isinstance(family, ViewVoters | JoinedVoters):
         return max(_bound(one) for one in family.families)
     return float(getattr(family, "bound", 1.0))
 
 
-VoterKind = Literal["rbf", "stumps"] | Voters | Sequence[Callable[[Any], Any]]
+VoterKind = (
+    Literal["rbf", "stumps"] | Voters | Sequence[Voters] | Sequence[Callable[[Any], Any]] | Callable[[float], Voters]
+)
+
+_NAMED: dict[str, Any] = {"rbf": GaussianVoters, "stumps": StumpVoters()}
 
 
-def make_voters(voters: VoterKind, points: np.ndarray, gamma: float | None, stumps: int = 10) -> Any:
-    """The family that ``voters=`` names: kernels on the points ``[m, d]``, so many stumps per feature, or the given."""
-    if isinstance(voters, str):
-        if voters == "rbf":
-            check_positive("gamma", gamma)
-            return GaussianVoters(points, np.asarray(gamma, points.dtype))
-        if voters == "stumps":
-            return StumpVoters(*stump_thresholds(points, stumps))
-    elif isinstance(voters, Voters):
-        return voters
-    elif isinstance(voters, list | tuple) and voters and all(callable(one) for one in voters):
-        return FunctionVoters(tuple(voters))
-    raise ValueError(
-        f"voters must be 'rbf', 'stumps', a list of functions, or a family with a method votes(x); it is {voters!r}"
-    )
+class FamilyGrid(NamedTuple):
+    """Families of voters as an axis of a grid.
+
+    Attributes:
+      values: that the families are made of ``[g]``; NaN for one family without.
+      families: one for each value; those with a method ``on`` are not yet on points.
+    """
+
+    values: np.ndarray
+    families: tuple[Any, ...]
 
 
-def on_points(voters: VoterKind) -> bool:
-    """Whether the voters sit on the points of the sample, and leave the vote with them."""
-    return isinstance(voters, str) and voters == "rbf"
+def family_grid(
+    voters: VoterKind, values: Any = None, points: np.ndarray | None = None, name: str = "gammas"
+) -> FamilyGrid:
+    """The families that ``voters=`` and ``gammas=`` of a fit name.
+
+    Args:
+      voters: a name, a family, a list of families, whose values are their numbers, a function from a value to a family
+        or a class with ``at(value)``, or a list of functions of points, which are one family together.
+      values: ``[g]``, or None for all families of a list, or for the default values of a class.
+      points: of the target, for default values; None if there are to be none.
+      name: of the values, in errors.
+
+    Example:
+      >>> family_grid("rbf", [0.5, 2.0]).families
+      (GaussianVoters(centers=None, gamma=0.5), GaussianVoters(centers=None, gamma=2.0))
+      >>> family_grid([OutputVoters(), OutputVoters(2.0)]).values
+      array([0., 1.])
+    """
+    kind = _NAMED.get(voters) if isinstance(voters, str) else voters
+    listed = list(kind) if isinstance(kind, list | tuple) and not _is_family(kind) else []
+    if listed and all(callable(one) and not _is_family(one) for one in listed):
+        kind, listed = FunctionVoters(tuple(listed)), []
+    if _is_family(kind):
+        if values is not None and not np.all(np.isnan(check_numbers(name, values))):
+            raise ValueError(f"{name} must be None: voters is one family, of no value; it is {values}")
+        return FamilyGrid(np.array([np.nan]), (kind,))
+    if listed and all(map(_is_family, listed)):
+        values = np.arange(float(len(listed))) if values is None else check_list(name, values)
+        if not np.all(np.isin(values, np.arange(len(listed)))):
+            raise ValueError(
+                f"{name} must be numbers of families, 0 to {len(listed) - 1}, as voters is a list of them; it holds "
+                f"{', '.join(f'{value:g}' for value in values)}"
+            )
+        return FamilyGrid(values, tuple(listed[int(value)] for value in values))
+    if not callable(kind):
+        raise ValueError(
+            "voters must be 'rbf', 'stumps', a family with a method votes(x), a list of families, a function from a "
+            f"value to a family, or a list of functions from points to votes; it is {voters!r}"
+        )
+    if values is None:
+        if points is None or not hasattr(kind, "default_values"):
+            raise ValueError(f"{name} must be what voters makes a family of, a number; it is None")
+        values = kind.default_values(points)
+    values = check_list(name, values)
+    check_finite(name, values)
+    try:
+        families = tuple(map(getattr(kind, "at", kind), values.tolist()))
+    except ValueError as error:
+        raise ValueError(f"{name} must be values of voters: {error}") from error
+    if not all(map(_is_family, families)):
+        raise ValueError(f"voters, a function, must give a family with a method votes(x); it gives {families[0]!r}")
+    return FamilyGrid(values, families)
+
+
+def one_family(voters: VoterKind, value: float | None) -> Any:
+    """The family that ``voters=`` and ``gamma=`` name."""
+    families = family_grid(voters, None if value is None else [value], name="gamma").families
+    if len(families) > 1:
+        raise ValueError(f"gamma must be the number of one of the {len(families)} families in voters; it is None")
+    return families[0]
+
+
+def _is_family(value: Any) -> bool:
+    return isinstance(value, Voters) and not isinstance(value, type)
+
+
+def one_per_point(family: Any) -> bool:
+    """Whether the family is to have a voter on each point of a sample."""
+    return bool(getattr(family, "one_per_point", False))
+
+
+def place_family(family: Any, points: np.ndarray) -> tuple[Any, int]:
+    """The family on points ``[m, d]``, if it sits on any, and the number of its voters."""
+    placed = family.on(points) if hasattr(family, "on") else family
+    count = read_votes(placed, points[:1]).shape[1]
+    if one_per_point(family) and count != len(points):
+        raise ValueError(f"voters must have one voter on each of {len(points)} points, as they say; they have {count}")
+    return placed, count

@@ -47,6 +47,8 @@ def test_it_is_the_mean_of_its_members(grid, task):
 
 def test_it_is_a_model(grid, task, tmp_path):
     together = pvm.committee(grid, pvm.transport_criterion(grid), part=0.5)
+    assert len(together.voters.families) > 1
+    assert together.centers.shape == (len(together.weights), 2)
     pvm.save_model(together, tmp_path / "committee")
     again = pvm.load_model(tmp_path / "committee")
     values = pvm.decision(together, task.test)

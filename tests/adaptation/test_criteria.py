@@ -43,7 +43,8 @@ def made():
         self_labels=(),
         source_labels=np.array([1.0, -1, -1, -1]),
         target=np.arange(10.0)[:, None] ** 2,
-        voter_mask=np.ones((3, 1), bool),
+        voter_mask=np.ones((3, 1, 1), bool),
+        voter_counts=np.ones((3, 1), int),
     )
 
 

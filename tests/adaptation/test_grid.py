@@ -260,9 +260,9 @@ def test_every_point_of_a_fit_is_solved_to_what_mincq_states(form):
     solved = fit.sweep.status == pvm.Status.SOLVED
     assert np.mean(solved) > 0.5
     assert np.max(fit.sweep.kkt_residual[solved]) <= 1e-7
-    r = fit.choice.grid_index[0]
+    r, g, _ = fit.choice.grid_index
     points = task.target if form == "label" else np.asarray(fit.sweep.transports[r].moved)
-    mask = fit.sweep.voter_mask[r]
+    mask = fit.sweep.voter_mask[r, g]
     votes = np.asarray(fit.model.voters.votes(points))[:, mask]
     with jax.enable_x64(True):
         again = pvm.mincq(votes, fit.model.labels, float(fit.model.margin), sample_weights=fit.model.label_weights)

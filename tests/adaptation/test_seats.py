@@ -93,7 +93,7 @@ def test_few_matched_points_keep_a_voter(task):
 
 
 def test_a_fold_leaves_its_own_source_points_out(task):
-    seats = seat_voters("rbf", task.source, task.target, "source", 30, 0)
+    seats = seat_voters(task.source, task.target, "source", 30, 0)
     learning = np.random.default_rng(0).random(80) < 0.7
     mask = seats.mask(np.ones(80, bool), learning)
     kept = {tuple(point) for point in task.source[learning]}
