@@ -100,13 +100,16 @@ class PVMinCqClassifier(VoteClassifier):
         unless radii are given.
       even: for the transport form: whether the smaller sample is repeated to the size of the larger one.
       ratio: for the transport form: the share of ``classes_[1]`` in the target, or with more than two classes the
-        shares of all ``classes_``; "source" if they are those of the source; or, of two classes, "estimated", which
-        takes several times as long, see `pvmincq_jax.estimate_ratio`.
+        shares of all ``classes_``; "source" if they are those of the source; or "estimated": see
+        `pvmincq_jax.fit_transport_validated`. Of more than two classes they are those of the source unless the ratio
+        alone explains the target.
       part: for the transport form: of the grid that votes, see `pvmincq_jax.committee`; None for the best point alone.
 
     Attributes:
       adapted_: whether the best point of the grid adapts; False with one domain, or where the source as it is was
-        judged best.
+        judged best, or explains the target.
+      shift_: what has changed, a `pvmincq_jax.Shift`: a ``sentence``, the class shares and p-value in ``label_shift``,
+        the subspace in ``map``. None in the label form, and where the radius, the metric or own_scale was given.
       classes_: the classes of the source. With c > 2 of them there is a vote for each against the rest, in which the
         class weighs as much as all others together, and one radius, gamma and margin for all; labels and weights below
         have c rows, and mu, mu_max, C-bound and residual are ``[c]``.
@@ -242,8 +245,9 @@ class PVMinCqClassifier(VoteClassifier):
             raise ValueError(f"form must be 'label' or 'transport'; it is {self.form!r}")
         moving = self.form == "transport" and not task.single
         found = self._transport(task) if moving else self._label(task)
-        self._learnt(*found)
-        model, choice, _ = found
+        self._learnt(*found[:3])
+        model, choice = found[:2]
+        self.shift_ = found[3] if len(found) > 3 else None
         grid = self.sweep_ if task.labels.ndim == 1 else self.sweep_[0]
         self.adapted_ = not task.single and not bool(at_rest(grid)[choice.grid_index[0]])
         self.criterion_ = choice.scores
@@ -268,7 +272,7 @@ class PVMinCqClassifier(VoteClassifier):
             sweep = label_grid(task.source, task.labels, task.target, radii, self.centers, self.metric, options)
         return self._chosen(sweep, task.labels, "label_criterion" if self.criterion is None else self.criterion)
 
-    def _transport(self, task: Domains) -> tuple[PVMinCq, Choice, Any]:
+    def _transport(self, task: Domains) -> tuple[PVMinCq, Choice, Any, Any]:
         """Source points move to their matched target points and keep their labels."""
         criterion = transport_criterion if self.criterion is None else self.criterion
         if not callable(criterion):

@@ -17,7 +17,7 @@ from pvmincq_jax.adaptation.moved_grid import TransportSweep, learn_on_moved, mo
 from pvmincq_jax.adaptation.moves import Moves, plan_moves
 from pvmincq_jax.adaptation.options import GridOptions, grid_gammas
 from pvmincq_jax.adaptation.seats import MOST_VOTERS, seat_moved
-from pvmincq_jax.adaptation.transport import pv_transport
+from pvmincq_jax.adaptation.transport import pv_transport, stay
 from pvmincq_jax.matching.curve import grid_radii
 from pvmincq_jax.matching.space import Metric
 from pvmincq_jax.voting.families import VoterKind, make_voters
@@ -103,6 +103,7 @@ def transport_sweep(
     own_scale: bool | None = None,
     even: bool = True,
     ratio: float | None = None,
+    source_weights: ArrayLike | None = None,
 ) -> TransportSweep:
     """Learns the vote on moved source points at every point of a grid, without target labels (not in the paper).
 
@@ -122,6 +123,8 @@ def transport_sweep(
         `pvmincq_jax.even_rows`.
       ratio: the share of +1 in the target, which the source is brought to by repeating and leaving out rows before the
         samples are matched, see `pvmincq_jax.estimate_ratio`; None: the classes are as frequent as in the source.
+      source_weights: of the source points ``[m_s]``, see `pvmincq_jax.detect_shift`; then the source stays where it is,
+        so weighed, and there is no other map in the grid.
 
     Returns: a `TransportSweep`; what could not be solved is marked, or an error, as in `pvmincq_jax.sweep`.
 
@@ -139,9 +142,9 @@ def transport_sweep(
     shares = None if ratio is None else {1.0: ratio, -1.0: 1 - ratio}
     moves = Moves(radii, radius_unit, identity, own_scale, even, shares, draws, seed, metric)
     options = GridOptions(gammas, margins, margin_unit, voters, most_voters, seed=seed, exact=exact, mesh=mesh)
-    makers = plan_moves(source, labels, target, moves)
-    transports = []
-    with progress_bar(progress, len(makers) * (1 + len(gammas)), "transport") as advance:
+    makers = plan_moves(source, labels, target, moves) if source_weights is None else []
+    transports = [] if source_weights is None else [stay(source, weights=source_weights)]
+    with progress_bar(progress, len(makers) + (len(makers) or 1) * len(gammas), "transport") as advance:
         for make in makers:
             transports.append(make())
             advance(1)
