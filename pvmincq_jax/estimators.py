@@ -47,8 +47,6 @@ class PVMinCqClassifier(AdaptedClassifier):
     rows are never read: they may be anything. **Without any domain information the data is one domain**: every point is
     its own match, PV is 0, the radius plays no part, and the vote is that of `MinCqClassifier`.
 
-    The votes of the grid are solved to 1e-3, which is what a criterion can see, and the chosen one to 1e-7.
-
     What changes with the size of the samples: at most ``most_voters`` kernels vote, so that up to 300 points each has
     its own; from 3 000 points on matchings are averaged over fewer draws; and criteria ask some 1 000 target points for
     their neighbours.
@@ -181,9 +179,6 @@ class PVTransportClassifier(AdaptedClassifier):
     votes. Samples, domains and labels are as in `PVMinCqClassifier`, and one domain, too: it has the vote that
     `PVMinCqClassifier` has there, and what is said of maps and the criterion plays no part.
 
-    The votes of the grid are solved to 1e-3, which is what a criterion can see; a committee (``part``) is made of
-    these, and a single chosen vote is solved to 1e-7.
-
     What changes with the size of the samples: at most ``most_voters`` kernels vote, so that up to 300 points each has
     its own; from 750 points on matchings are averaged over fewer draws; criteria ask some 1 000 target points for their
     neighbours; and from 5 800 points a domain on, radii beyond the bottleneck radius that would reach more than 2^25
@@ -201,13 +196,15 @@ class PVTransportClassifier(AdaptedClassifier):
         which suits domains that differ in units, offsets or size, class by class alike; None: unless radii are given.
       even: whether the smaller sample is repeated to the size of the larger one.
       ratio: the share of ``classes_[1]`` in the target, or with more than two classes the shares of all ``classes_``;
-        "source" if they are those of the source; or, of two classes, "estimated", which takes several times as long,
-        see `pvmincq_jax.estimate_ratio`.
+        "source" if they are those of the source; or "estimated", see `pvmincq_jax.fit_transport_validated`; of more
+        than two classes they are then those of the source unless the ratio alone explains the target.
       part: of the grid that votes, see `pvmincq_jax.committee`; None for the best point alone.
 
     Attributes:
       adapted_: whether the best point of the grid adapts; False with one domain, or where the source as it is was
-        judged best.
+        judged best, or explains the target.
+      shift_: what has changed, a `pvmincq_jax.Shift`: a ``sentence``, the class shares and p-value in ``label_shift``,
+        the subspace in ``map``. None with one domain, and where the radius, the metric or own_scale was given.
       sweep_: all figures of the grid, a `pvmincq_jax.TransportSweep`, or one for each class.
       self_labels_, self_label_weights_: the labels of the moved source points ``[m_s]``, and how far each counts.
       radius_, gamma_, mu_max_, margin_fraction_, kkt_residual_: None for a committee of several votes; the radius and
@@ -269,6 +266,7 @@ class PVTransportClassifier(AdaptedClassifier):
         self.part = part
 
     def _fit(self, task: Domains) -> "PVTransportClassifier":
+        self.shift_ = None
         if task.single:
             return self._named(task, *self._own(task, "label_criterion", None))
         criterion = transport_criterion if self.criterion is None else self.criterion
@@ -303,6 +301,6 @@ class PVTransportClassifier(AdaptedClassifier):
                 **maps,
                 **judged,
             )
-        _, choice, sweep = learnt
+        model, choice, sweep, self.shift_ = learnt
         grid = sweep if task.labels.ndim == 1 else sweep[0]
-        return self._named(task, *learnt, adapted=not bool(at_rest(grid)[choice.grid_index[0]]))
+        return self._named(task, model, choice, sweep, adapted=not bool(at_rest(grid)[choice.grid_index[0]]))

@@ -186,7 +186,7 @@ def test_shares_of_several_classes_may_be_given():
         weights = np.asarray(sweep.transports[-1].weights)
         assert np.sum(weights[numbers == number]) == pytest.approx(shares[number] * np.sum(weights), abs=1)
     assert np.mean(model.predict(target) == numbers[kept]) > 0.9
-    for ratio in ("estimated", 0.3, [0.5, 0.5], [0.5, 0.6, -0.1]):
+    for ratio in ("even", 0.3, [0.5, 0.5], [0.5, 0.6, -0.1]):
         with pytest.raises(ValueError, match="3 shares above 0"):
             PVTransportClassifier(**given, ratio=ratio).fit_domains(source, numbers, target)
 

@@ -5,6 +5,7 @@ the rest, see `pvmincq_jax.adaptation.classes`. Every criterion of two classes t
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,8 @@ from pvmincq_jax.adaptation.moved_grid import TransportSweep, learn_on_moved
 from pvmincq_jax.adaptation.moves import Moves, plan_moves
 from pvmincq_jax.adaptation.options import GridOptions
 from pvmincq_jax.adaptation.ratio import Ratio
+from pvmincq_jax.adaptation.shift import Shift, detect_shift, stay_weights
+from pvmincq_jax.adaptation.transport import stay
 
 __all__: list[str] = []
 
@@ -84,15 +87,23 @@ def class_scores(sweeps: Sequence[Any], criterion: Callable[[Any], np.ndarray]) 
     return np.where(np.any(unmatched(sweeps), axis=0)[:, None, None], np.inf, total)
 
 
-def _class_shares(ratio: Ratio | Sequence[float], names: np.ndarray) -> dict[float, float] | None:
-    """The shares of the classes by their number; None for those of the source. A scan would be over a simplex."""
+def _class_shares(ratio: Ratio | Sequence[float], names: np.ndarray, shift: Shift | None) -> dict[float, float] | None:
+    """The shares of the classes by their number; None for those of the source.
+
+    "estimated" takes them from `label_shift` where nothing else has changed, and else those of the source: a scan would
+    be over a simplex.
+    """
+    if isinstance(ratio, str) and ratio == "estimated" and shift is not None:
+        if shift.kind != "ratio":
+            return None
+        ratio = np.maximum(shift.label_shift.shares, 1e-3) / np.sum(np.maximum(shift.label_shift.shares, 1e-3))
     if isinstance(ratio, str) and ratio == "source":
         return None
     shares = np.asarray(ratio, float) if not isinstance(ratio, str) and np.ndim(ratio) == 1 else np.zeros(0)
     if len(shares) != len(names) or not np.all(shares > 0) or not np.isclose(np.sum(shares), 1):
         raise ValueError(
-            f"ratio must be 'source' with more than two classes, or {len(names)} shares above 0 with sum 1, in the "
-            f"order of the classes; it is {ratio!r}"
+            f"ratio must be 'source' or 'estimated' with more than two classes, or {len(names)} shares above 0 with "
+            f"sum 1, in the order of the classes; it is {ratio!r}"
         )
     return {float(number): float(share) for number, share in enumerate(shares)}
 
@@ -108,13 +119,22 @@ def fit_transport_classes(
     ratio: Ratio | Sequence[float],
     part: float | None,
     names: np.ndarray,
-) -> tuple[PVMinCq, Choice, tuple[TransportSweep, ...]]:
+) -> tuple[PVMinCq, Choice, tuple[TransportSweep, ...], Shift | None]:
     """`pvmincq_jax.fit_transport_validated` on labels ``[c, m_s]`` of each class against the rest.
 
-    The ratio is "source", or the shares of all classes in the target, in the order of their names.
+    The ratio is "source", "estimated", or the shares of all classes in the target, in the order of their names.
+    `detect_shift` is asked first, as there, but for a subspace.
     """
-    shares = _class_shares(ratio, names)
-    makers = plan_moves(source, class_numbers(labels).astype(source.dtype), target, moves._replace(shares=shares))
+    numbers = class_numbers(labels).astype(source.dtype)
+    default = moves.radii is None and moves.own_scale is None
+    asked = default and isinstance(moves.metric, str) and moves.metric == "euclidean"
+    shift = detect_shift(source, numbers, target, seed=moves.seed) if asked else None
+    shares = _class_shares(ratio, names, shift)
+    weights = stay_weights(shift, shares, numbers)
+    if weights is None:
+        makers = plan_moves(source, numbers, target, moves._replace(shares=shares))
+    else:
+        makers = [partial(stay, source, weights=weights)]
     moved = learn_on_moved([make() for make in makers], labels, target, options)
     if shares is not None:
         moved = tuple(one._replace(ratio=share) for one, share in zip(moved, shares.values()))
@@ -122,4 +142,4 @@ def fit_transport_classes(
     scores = class_scores(sweeps, criterion)
     choice = choose(sweeps[0], scores)
     model = class_model(sweeps, choice.grid_index) if part is None else committee(sweeps, scores, part)
-    return model, choice, sweeps
+    return model, choice, sweeps, shift

@@ -3,19 +3,21 @@
 Three explanations of a target are tried before any point is moved, each by a test that may refuse it:
 
 1. the classes have other shares, and nothing else has changed;
-2. the cells of the source, small groups of neighbours whatever their class, have other shares: a covariate shift;
-3. neither holds, but there is a subspace in which the first one does.
+2. the first one does not hold, but there is a subspace in which it does;
+3. the cells of the source, small groups of neighbours whatever their class, have other shares: a covariate shift.
 
-Under 1 and 2 the source stays where it is, weighed cell by cell to look like the target. The weights leave the share of
+Under 1 and 3 the source stays where it is, weighed cell by cell to look like the target. The weights leave the share of
 each class among points of one place as it is: they are safe where the classes themselves have changed so that they
 look like another ratio, which no unlabelled sample can tell and where weights of the classes would be a bet.
 
-Under 3 the vote B_L of the subspace has the same risk R_L in both domains. A vote B of the target that contradicts it
-on more than 2 R_L of the points is worse than it: R_T(B) >= P_T(B != B_L) - R_L > R_L. That decides whether points move
-as they are nearest, or as they are nearest in the subspace, without a target label.
+The cells are also the finer test: 1 is refused where the cells do not explain the target.
+
+Under 2 the vote B_L of the subspace has the same risk R_L in both domains. A vote B of the target that contradicts it
+on more than 2 R_L of the points is worse than it: R_T(B) >= P_T(B != B_L) - R_L > R_L. That decides whether points stay
+or move as they are nearest, or move as they are nearest in the subspace, without a target label.
 """
 
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from scipy.optimize import nnls
@@ -161,8 +163,8 @@ class Shift(NamedTuple):
       label_shift: of the classes, a `LabelShift`.
       p_value: of the test that decided: for "ratio" and "covariate" that of the cells, for "subspace" that of the
         classes in it, for "move" the largest that was found.
-      weights: of the source points ``[m_s]``, of mean 1, under which the source looks like the target; None where it
-        has to move.
+      weights: of the source points ``[m_s]``, of mean 1, under which the source looks like the target; None where no
+        weights do.
       map: the subspace, a `LinearMap`; None unless the kind is "subspace".
       votes: of the subspace on the target points ``[m_t]`` in {-1, +1}; None likewise.
       risk: of these votes, R_L; NaN likewise.
@@ -201,27 +203,29 @@ def detect_shift(source: ArrayLike, source_labels: ArrayLike, target: ArrayLike,
     classes = label_shift(source, source_labels, target, seed=seed)
     source, labels, target = np.asarray(source, float), np.asarray(source_labels), np.asarray(target, float)
     cells = _cells(source, max(2, min(len(source), _MOST_POINTS) // _CELL), seed)
-    pieces = label_shift(source, cells, target, draws=_DRAWS, seed=seed) if np.max(cells) else classes
-    if pieces.p_value > _LEVEL:
-        kind: Any = "ratio" if classes.p_value > _LEVEL else "covariate"
-        what = (
-            "nothing but the class ratio has" if kind == "ratio" else "the same points as in the source, in shares that"
-        )
-        weights = (pieces.shares / np.bincount(cells))[cells] * len(source) if np.max(cells) else np.ones(len(source))
-        sentence = f"{what} changed (p = {(classes if kind == 'ratio' else pieces).p_value:.2g}): nothing is moved"
-        return Shift(kind, sentence, classes, pieces.p_value, weights)
-    largest = max(classes.p_value, pieces.p_value)
+    if np.max(cells) == 0:
+        raise ValueError("source holds one point again and again: nothing can be told of what has changed")
+    pieces = label_shift(source, cells, target, draws=_DRAWS, seed=seed)
+    weights = (pieces.shares / np.bincount(cells))[cells] * len(source) if pieces.p_value > _LEVEL else None
+    if weights is not None and classes.p_value > _LEVEL:
+        sentence = f"nothing but the class ratio has changed (p = {classes.p_value:.2g}): nothing is moved"
+        return Shift("ratio", sentence, classes, pieces.p_value, weights)
     enough = min(len(source), len(target)) >= _POINTS_A_FEATURE * source.shape[1] > _POINTS_A_FEATURE
     if enough and np.array_equal(np.unique(labels), (-1, 1)):
         subspace = _subspace(source, labels.astype(float), target, seed)
         if subspace is not None:
-            linear, found = subspace
-            votes, risk = _subspace_votes(source, labels.astype(float), target, linear, found.shares)
+            linear, same = subspace
+            votes, risk = _subspace_votes(source, labels.astype(float), target, linear, same.shares)
+            rank = len(np.asarray(linear.matrix))
             sentence = (
-                f"points have moved, and not in a subspace of rank {len(np.asarray(linear.matrix))} "
-                f"(p = {found.p_value:.2g}), where the source has a risk of {risk:.2g}"
+                f"points have changed, but not in a subspace of rank {rank} (p = {same.p_value:.2g}), where the source "
+                f"has a risk of {risk:.2g}"
             )
-            return Shift("subspace", sentence, classes, found.p_value, None, linear, votes, risk)
+            return Shift("subspace", sentence, classes, same.p_value, weights, linear, votes, risk)
+    if weights is not None:
+        sentence = f"the same points as in the source have other shares (p = {pieces.p_value:.2g}): nothing is moved"
+        return Shift("covariate", sentence, classes, pieces.p_value, weights)
+    largest = max(classes.p_value, pieces.p_value)
     return Shift("move", f"points had to move (p = {largest:.2g})", classes, largest)
 
 
@@ -246,6 +250,13 @@ def contradicted(shift: Shift, target_values: ArrayLike) -> np.ndarray:
     if shift.votes is None:
         return np.zeros(values.shape[:-1], bool)
     return np.mean(~(values * shift.votes > 0), axis=-1) > 2 * shift.risk
+
+
+def stay_weights(shift: Shift | None, shares: dict[float, float] | None, numbers: ArrayLike) -> np.ndarray | None:
+    """Weights of a source that stays ``[m_s]``: of `detect_shift`, or those that bring the classes to the shares."""
+    if shift is None or shift.weights is None or shares is None:
+        return None if shift is None else shift.weights
+    return np.sum([(one := np.asarray(numbers) == c) * share / np.mean(one) for c, share in shares.items()], axis=0)
 
 
 def _cells(points: np.ndarray, count: int, seed: int) -> np.ndarray:

@@ -115,6 +115,7 @@ def transport_sweep(
     own_scale: bool | None = None,
     even: bool = True,
     ratio: float | None = None,
+    source_weights: ArrayLike | None = None,
 ) -> TransportSweep:
     """Learns the vote on moved source points at every point of a grid, without target labels (not in the paper).
 
@@ -134,6 +135,8 @@ def transport_sweep(
         `pvmincq_jax.even_rows`.
       ratio: the share of +1 in the target, which the source is brought to by repeating and leaving out rows before the
         samples are matched, see `pvmincq_jax.estimate_ratio`; None: the classes are as frequent as in the source.
+      source_weights: of the source points ``[m_s]``, see `pvmincq_jax.detect_shift`; then the source stays where it is,
+        so weighed, and there is no other map in the grid.
 
     Returns: a `TransportSweep`; what could not be solved is marked, or an error, as in `pvmincq_jax.sweep`.
 
@@ -149,14 +152,15 @@ def transport_sweep(
     families = family_grid(voters, gammas, target)
     moves = Moves(radii, radius_unit, identity, own_scale, even, _shares(ratio), draws, seed, metric)
     options = GridOptions(families, margins, margin_unit, most_voters, seed=seed, solver=solver, mesh=mesh)
-    makers = plan_moves(source, labels, target, moves)
+    makers = plan_moves(source, labels, target, moves) if source_weights is None else []
     if mesh is None and margin_unit == "fraction":
         # As if nobody moved.
         placed = place_on_moved(families.families, stay(source), most_voters, seed)
         blocks = [VoteBlocks(family, source[:600]) for family, _ in placed]
-        compile_ahead(blocks, len(makers), margins, solver)
-    transports = []
-    with progress_bar(progress, len(makers) * (1 + len(families.values)), "transport") as advance:
+        compile_ahead(blocks, len(makers) or 1, margins, solver)
+    transports = [] if source_weights is None else [stay(source, weights=source_weights)]
+    steps = len(makers) + (len(makers) or 1) * len(families.values)
+    with progress_bar(progress, steps, "transport") as advance:
         for make in makers:
             transports.append(make())
             advance(1)

@@ -1,7 +1,7 @@
 """Fits that choose radius, margin and gamma without a single target label (section 3.4)."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -19,6 +19,7 @@ from pvmincq_jax.adaptation.moved_criteria import TransportCriterion, at_rest, t
 from pvmincq_jax.adaptation.moved_grid import TransportSweep
 from pvmincq_jax.adaptation.ratio import Ratio, estimate_ratio
 from pvmincq_jax.adaptation.seats import MOST_VOTERS, Centers
+from pvmincq_jax.adaptation.shift import Shift, contradicted, detect_shift, stay_weights
 from pvmincq_jax.adaptation.sweeps import MARGIN_FRACTIONS, sweep
 from pvmincq_jax.adaptation.transport_sweeps import MARGIN_FRACTIONS as MOVED_FRACTIONS
 from pvmincq_jax.adaptation.transport_sweeps import transport_sweep
@@ -101,7 +102,13 @@ def fit_validated(
 
 
 def _share(
-    ratio: Ratio, source: ArrayLike, labels: ArrayLike, target: ArrayLike, criterion: TransportCriterion, options: dict
+    ratio: Ratio,
+    source: ArrayLike,
+    labels: ArrayLike,
+    target: ArrayLike,
+    criterion: TransportCriterion,
+    options: dict,
+    shift: Shift | None,
 ) -> float | None:
     """The share of +1 that the source is brought to; None to leave it as it is."""
     if isinstance(ratio, str) and ratio not in ("source", "estimated"):
@@ -109,6 +116,8 @@ def _share(
     if ratio == "source":
         return None
     if ratio == "estimated":
+        if shift is not None and shift.kind == "ratio":
+            return float(np.clip(shift.label_shift.shares[1], 0.01, 0.99))
         return estimate_ratio(source, labels, target, criterion=criterion, **options).ratio
     return float(ratio)
 
@@ -120,11 +129,13 @@ class ValidatedTransport(NamedTuple):
       model: the committee, or the vote at the best point, a `pvmincq_jax.PVMinCq`.
       choice: the best point, a `pvmincq_jax.Choice`.
       sweep: the whole grid, a `pvmincq_jax.TransportSweep`.
+      shift: what has changed, a `pvmincq_jax.Shift`; None where the radii or maps were given.
     """
 
     model: PVMinCq
     choice: Choice
     sweep: TransportSweep
+    shift: Shift | None = None
 
     def __repr__(self) -> str:
         """In a few lines."""
@@ -163,15 +174,19 @@ def fit_transport_validated(
 ) -> ValidatedTransport:
     """MinCq on moved source points, with radius, margin and gamma chosen without target labels, in one call.
 
-    Not in the paper.
+    Unless radii, maps or a metric are given, `pvmincq_jax.detect_shift` is asked first: where the class ratio or the
+    shares of the source's cells explain the target nothing is moved, and where points that move as they are nearest
+    contradict a subspace in which nothing has changed, they move as they are nearest there. Not in the paper.
 
     Args:
       source, source_labels, target: the task, as in `pvmincq_jax.transport_sweep`.
       criterion: from a `TransportSweep` to scores ``[r, g, k]``, the lower the better.
       radii, margins, gammas, draws, seed, voters, most_voters, radius_unit, margin_unit, metric, solver, mesh,
         progress, identity, own_scale, even: of the grid, as in `pvmincq_jax.transport_sweep`.
-      ratio: the share of +1 in the target, "source" where it is that of the source, or "estimated", see
-        `pvmincq_jax.estimate_ratio`: over the same maps and voters, at the middle one of the gammas.
+      ratio: the share of +1 in the target, "source" where it is that of the source, or "estimated": by
+        `pvmincq_jax.label_shift` where nothing else has changed, else by `pvmincq_jax.estimate_ratio` over the same
+        maps and voters, at the middle one of the gammas. Weighing classes is a bet: a conditional shift can look like
+        another class ratio, and no unlabelled sample tells them apart.
       part: of the grid that votes, see `pvmincq_jax.committee`; None for the best point alone.
 
     Returns:
@@ -192,13 +207,26 @@ def fit_transport_validated(
     }  # fmt: skip
     if gammas is not None:
         scan["gammas"] = np.sort(check_list("gammas", gammas))[[np.size(gammas) // 2]]
-    share = _share(ratio, source, source_labels, target, criterion, scan)
-    figures = transport_sweep(
-        source, source_labels, target, radii=radii, margins=margins, gammas=gammas, draws=draws, seed=seed,
-        voters=voters, most_voters=most_voters, radius_unit=radius_unit, margin_unit=margin_unit, metric=metric,
-        solver=solver, mesh=mesh, progress=progress, identity=identity, own_scale=own_scale, even=even, ratio=share,
-    )  # fmt: skip
-    scores = criterion(figures)
-    choice = choose(figures, scores)
+    default = radii is None and identity is None and own_scale is None
+    asked = default and isinstance(metric, str) and metric == "euclidean"
+    shift = detect_shift(source, source_labels, target, seed=seed) if asked else None
+    share = _share(ratio, source, source_labels, target, criterion, scan, shift)
+    shares = None if share is None else {1.0: share, -1.0: 1 - share}
+
+    def learn(**maps: Any) -> tuple[TransportSweep, np.ndarray, Choice]:
+        figures = transport_sweep(
+            source, source_labels, target, margins=margins, gammas=gammas, draws=draws, seed=seed, voters=voters,
+            most_voters=most_voters, radius_unit=radius_unit, margin_unit=margin_unit, solver=solver, mesh=mesh,
+            progress=progress, even=even, ratio=share, **maps,
+        )  # fmt: skip
+        scores = criterion(figures)
+        return figures, scores, choose(figures, scores)
+
+    weights = stay_weights(shift, shares, source_labels)
+    figures, scores, choice = learn(
+        radii=radii, metric=metric, identity=identity, own_scale=own_scale, source_weights=weights
+    )
+    if shift is not None and shift.map is not None and contradicted(shift, figures.target_values[choice.grid_index]):
+        figures, scores, choice = learn(metric=shift.map.mahalanobis, identity=False, own_scale=False)
     model = model_at(figures, choice.grid_index) if part is None else committee(figures, scores, part)
-    return ValidatedTransport(model, choice, figures)
+    return ValidatedTransport(model, choice, figures, shift)

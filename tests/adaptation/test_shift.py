@@ -134,3 +134,76 @@ def test_bad_input():
         pvm.label_shift(source, labels, target * np.nan)
     with pytest.raises(ValueError, match="draws must be at least 1"):
         pvm.label_shift(source, labels, target, draws=0)
+
+
+def disc_task(seed, *, rare=False, select=False, mirror=False, moved=0.0, points=240):
+    """Two classes side by side in the plane; the target has fewer of one, is a selection, is mirrored or moved."""
+    rng = np.random.default_rng(seed)
+
+    def draw(count):
+        labels = rng.permutation(np.repeat([1.0, -1.0], count // 2))
+        # Along the first feature both classes are symmetric around 0, +1 in the middle and -1 on both sides.
+        side = rng.choice([-1.5, 1.5], count)
+        middle = labels > 0
+        return np.column_stack([np.where(middle, 0, side), np.where(middle, 1.4, -0.7)]) + 0.35 * rng.normal(
+            size=(count, 2)
+        ), labels
+
+    source, labels = draw(points)
+    target, truth = draw(40 * points)
+    kept = np.ones(len(target), bool)
+    if rare:
+        kept = (truth > 0) | (rng.random(len(target)) < 0.15)
+    if select:
+        kept = rng.random(len(target)) < np.exp(-2 * np.sum((target - [0.7, 0]) ** 2, axis=1))
+    rows = np.flatnonzero(kept)[:points]
+    target = target[rows] * (-1 if mirror else 1) + [0, moved]
+    return source, labels, target, truth[rows]
+
+
+def test_kinds_of_shift():
+    ratio = pvm.detect_shift(*disc_task(0, rare=True)[:3])
+    assert ratio.kind == "ratio"
+    assert ratio.label_shift.p_value > 0.05
+    assert ratio.map is None
+    np.testing.assert_allclose(ratio.label_shift.shares, [0.13, 0.87], atol=0.08)
+    assert f"(p = {ratio.label_shift.p_value:.2g}): nothing is moved" in ratio.sentence
+    selected = pvm.detect_shift(*disc_task(1, select=True)[:3])
+    assert selected.kind == "covariate"
+    assert selected.label_shift.p_value <= 0.05 < selected.p_value
+    source, labels, target, _ = disc_task(1, select=True)
+    # Weighed, the source has the target's mean.
+    np.testing.assert_allclose(np.average(source, axis=0, weights=selected.weights), target.mean(axis=0), atol=0.1)
+    assert np.mean(selected.weights) == pytest.approx(1)
+    moved = pvm.detect_shift(source, labels, target + 20)
+    assert (moved.kind, moved.weights, moved.votes) == ("move", None, None)
+    assert not np.any(pvm.contradicted(moved, np.ones((3, len(target)))))
+
+
+@pytest.fixture(scope="module")
+def mirrored():
+    """Nothing has changed along the first feature, and the second has its sign turned."""
+    source, labels, target, truth = disc_task(2, mirror=True)
+    return source, labels, target, truth, pvm.detect_shift(source, labels, target)
+
+
+def test_a_subspace_in_which_nothing_has_changed(mirrored):
+    *_, truth, shift = mirrored
+    assert shift.kind == "subspace"
+    direction = np.asarray(shift.map.matrix)[0]
+    assert abs(direction[0]) > 0.95 * np.linalg.norm(direction)
+    # The vote of the subspace is as good as its risk says: the truth does not contradict it, and its opposite does.
+    assert np.mean(shift.votes != truth) == pytest.approx(shift.risk, abs=0.06)
+    assert not pvm.contradicted(shift, truth)
+    assert pvm.contradicted(shift, -truth)
+
+
+def test_what_detect_shift_finds_does_not_depend_on_the_rows(mirrored):
+    source, labels, target, _, shift = mirrored
+    rows, columns = (np.random.default_rng(seed).permutation(len(source)) for seed in (0, 1))
+    again = pvm.detect_shift(source[rows], labels[rows], target[columns])
+    assert again.sentence == shift.sentence
+    np.testing.assert_array_equal(again.votes, shift.votes[columns])
+    source, labels, target, _ = disc_task(4, rare=True)
+    one, other = pvm.detect_shift(source, labels, target), pvm.detect_shift(source[rows], labels[rows], target)
+    np.testing.assert_allclose(other.weights, one.weights[rows], rtol=1e-6)
