@@ -167,7 +167,7 @@ def agreement(model: Any, predicted: np.ndarray) -> tuple[np.ndarray, int]:
 
     Returns: their share at each target point ``[m_t]``, and how many votes these are.
     """
-    sweeps = model.sweep_ if isinstance(model.sweep_, tuple) and len(model.classes_) > 2 else (model.sweep_,)
+    sweeps = model.sweep_ if len(model.classes_) > 2 else (model.sweep_,)
     scores = model.choice_.scores
     near = np.isfinite(scores) & (scores <= model.choice_.score + (NEAR - 1) * abs(model.choice_.score))
     values = np.stack([sweep.target_values[near] for sweep in sweeps])
@@ -272,7 +272,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--target", type=Path, required=True, help="CSV file whose rows are to be labelled")
     parser.add_argument("--label", required=True, help="name of the source's column of labels")
     parser.add_argument("--features", nargs="+", metavar="NAME", help="columns to learn from (default: all that serve)")
-    text = "share of the second class, in the order of the alphabet, in the target: source (default), estimated, or it"
+    text = "share of the class that is second in the alphabet in the target, or estimated (default: source, as there)"
     parser.add_argument("--ratio", type=_ratio, default="source", help=text)
     parser.add_argument("--seed", type=number(0), default=0, help="of matchings (default 0)")
     parser.add_argument("--out", type=Path, default=Path("results") / "adapt", help="folder (default results/adapt)")

@@ -103,6 +103,21 @@ def test_agreement_counts_votes_near_the_best():
     np.testing.assert_array_equal(share, [1.0, 0.5])
 
 
+def test_three_classes_of_one_feature(tmp_path):
+    rng = np.random.default_rng(2)
+    names = np.repeat(["low", "mid", "top"], 8)
+    x = np.repeat([-5.0, 0.0, 5.0], 8)
+    source = write_csv(tmp_path / "a.csv", ["x", "y"], zip(rng.normal(x, 0.5), names))
+    target = write_csv(tmp_path / "b.csv", ["x"], [[value] for value in rng.normal(x, 0.5)])
+    adapt.main(["--source", str(source), "--label", "y", "--target", str(target), "--out", str(tmp_path / "new")])
+    with (tmp_path / "new" / "adapt.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert np.mean([row["predicted_y"] for row in rows] == names) > 0.9
+    assert np.mean([float(row["agreement"]) for row in rows]) > 0.9
+    # The target has no labels here.
+    assert "Accuracy" not in (tmp_path / "new" / "adapt.md").read_text()
+
+
 @pytest.mark.parametrize(
     ("source", "more", "message"),
     [
