@@ -116,16 +116,18 @@ def prepare(source: Table, target: Table, label: str, features: Sequence[str] | 
     """
     if label not in source.names:
         end(f"--label: {source.path} has no column {label!r}; there are {', '.join(source.names)}")
-    remarks, columns, kept = [], {}, []
+    remarks: list[str] = []
+    columns: dict[str, list[np.ndarray]] = {}
     for name in features or [name for name in source.names if name != label]:
-        why, pair = None, []
+        why, pair = "", []
         for table in (source, target):
             values = _numbers(table.column(name)) if name in table.names else None
-            if values is None:
+            if isinstance(values, np.ndarray):
+                pair.append(values)
+            elif values is None:
                 why = why or f"{table.path} has no such column"
-            elif isinstance(values, str):
+            else:
                 why = why or f"{table.path} has {values!r} in it, which is no number"
-            pair.append(values)
         if not why and len(set(pair[0][np.isfinite(pair[0])])) < 2:
             why = f"it has one value only in {source.path}"
         if why and features:
@@ -133,8 +135,8 @@ def prepare(source: Table, target: Table, label: str, features: Sequence[str] | 
         if why:
             remarks.append(f"Column {name!r} is left out: {why}.")
         else:
-            kept.append(name)
             columns[name] = pair
+    kept = list(columns)
     if not kept:
         end(" ".join(["no column is left to learn from.", *remarks]))
     x, z = (np.stack([columns[name][side] for name in kept], axis=1) for side in (0, 1))
@@ -272,8 +274,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--target", type=Path, required=True, help="CSV file whose rows are to be labelled")
     parser.add_argument("--label", required=True, help="name of the source's column of labels")
     parser.add_argument("--features", nargs="+", metavar="NAME", help="columns to learn from (default: all that serve)")
-    text = "share of the class that is second in the alphabet in the target, or estimated (default: source, as there)"
-    parser.add_argument("--ratio", type=_ratio, default="source", help=text)
+    told = "share of the class that is second in the alphabet in the target, or estimated (default: source, as there)"
+    parser.add_argument("--ratio", type=_ratio, default="source", help=told)
     parser.add_argument("--seed", type=number(0), default=0, help="of matchings (default 0)")
     parser.add_argument("--out", type=Path, default=Path("results") / "adapt", help="folder (default results/adapt)")
     options = parser.parse_args(arguments)
