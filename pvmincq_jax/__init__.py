@@ -148,7 +148,7 @@ from pvmincq_jax.bounds.self_bounds import (
     target_bound,
 )
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 # For type checkers, help() and `import *`; in the order of the imports, a paragraph for each room.
 __all__ = [
     "datasets", "Status",

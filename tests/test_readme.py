@@ -10,8 +10,9 @@ import pytest
 
 from tests.wheels import ROOT, build_wheel
 
-READMES = ("README.md", "experiments/README.md")
-TEXT = {name: (ROOT / name).read_text() for name in READMES}
+READMES = ("README.md", "experiments/README.md", "experiments/WRITE_YOUR_OWN.md")
+PAGES = (*READMES, "experiments/GLOSSARY.md", ".github/CONTRIBUTING.md")
+TEXT = {name: (ROOT / name).read_text() for name in PAGES}
 
 
 def blocks(language, name="README.md"):
@@ -84,22 +85,40 @@ def test_every_command_is_listed_and_every_listed_one_exists():
         assert set(re.findall(r"python -m experiments\.([\w.]*\w)", text)) <= listed
 
 
-@pytest.mark.parametrize("name", READMES)
+@pytest.mark.parametrize("name", PAGES)
 def test_every_picture_and_file_exists(name):
     linked = re.findall(r"\]\(([^#)]+)", TEXT[name])
-    assert linked
+    assert linked or name == "experiments/GLOSSARY.md"
     for path in linked:
         assert ((ROOT / name).parent / path).exists(), path
 
 
-@pytest.mark.parametrize("name", READMES)
+@pytest.mark.parametrize("name", PAGES)
 def test_every_place_on_a_page_exists(name):
-    headings = re.findall(r"^#+ (.*)$", TEXT[name], flags=re.MULTILINE)
-    anchors = {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
-    assert set(re.findall(r"\]\(#(.*?)\)", TEXT[name])) <= anchors
+    for address, place in re.findall(r"\]\(([^#)]*)#(.*?)\)", TEXT[name]):
+        text = ((ROOT / name).parent / address).read_text() if address else TEXT[name]
+        headings = re.findall(r"^#+ (.*)$", text, flags=re.MULTILINE)
+        assert place in {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-@pytest.mark.parametrize("name", READMES)
+def test_the_glossary_names_what_the_package_has():
+    import pvmincq_jax
+
+    text = TEXT["experiments/GLOSSARY.md"]
+    computed = {name for group in re.findall(r"\((`\w+`(?:, `\w+`)*)\)", text) for name in re.findall(r"\w+", group)}
+    assert computed
+    assert computed <= set(pvmincq_jax.__all__)
+    for word in ("Voter", "Margin", "Gibbs", "C-bound", "Draw", "Self-label", "R_S", "epsilon_H", "mu_{max}", "PV"):
+        assert word in text
+    assert "experiments/GLOSSARY.md" in TEXT["README.md"].split("##")[0]
+
+
+def test_own_pieces_are_short():
+    for block in blocks("python", "experiments/WRITE_YOUR_OWN.md"):
+        assert 10 <= len([line for line in block.splitlines() if line.strip()]) <= 30
+
+
+@pytest.mark.parametrize("name", PAGES)
 def test_every_name_of_the_package_exists(name):
     import pvmincq_jax
 

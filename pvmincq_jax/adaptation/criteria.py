@@ -242,8 +242,9 @@ def label_criterion(sweep: Sweep) -> np.ndarray:
 
     The first terms see the target through its self-labels alone. The cut asks that the vote's boundary keeps out of the
     dense regions of the target itself, and the gap that it does not do so by calling all of it one class.
-    ``python -m experiments.label_study`` shows other terms and weights beside these. The cut was chosen on other tasks
-    and then seen in the reported tables; the gap was added after that, so those tables are no independent test of it.
+    ``python -m experiments.studies.label_study`` shows other terms and weights beside these. The cut was chosen on
+    other tasks and then seen in the reported tables; the gap was added after that, so those tables are no independent
+    test of it.
 
     Args: sweep, a `Sweep`.
 

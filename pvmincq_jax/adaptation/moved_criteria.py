@@ -202,8 +202,8 @@ def transport_criterion(sweep: TransportSweep, neighbours: int | None = None) ->
     A vote is trusted if its boundary keeps out of dense regions of the target, if it finds the classes about as often
     as they are, if the map left them separable, if it moved all points, if it does not turn all around, and if the
     classes are then where the vote sees them. As a product, because cuts of different tasks differ by orders of
-    magnitude, and it is their ratio that tells. ``python -m experiments.shift_study`` shows other terms and weights
-    beside these, on the tasks that they were chosen on.
+    magnitude, and it is their ratio that tells. ``python -m experiments.studies.shift_study`` shows other terms and
+    weights beside these, on the tasks that they were chosen on.
 
     Args:
       sweep: a `TransportSweep`.
