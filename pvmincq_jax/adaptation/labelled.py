@@ -143,7 +143,11 @@ def learn_grid(
     blocks, judges = ([VoteBlocks(family, points) for family in families] for points in (learn_at, judge_at))
     figures = solve_grid(
         lambda number: blocks[number // len(flat)],
-        Problems(*(np.tile(field, (gammas, 1)) for field in learnt_from), np.concatenate(np.concatenate(task.masks))),
+        Problems(
+            labels=np.tile(learnt_from[0], (gammas, 1)),
+            weights=np.tile(learnt_from[1], (gammas, 1)),
+            mask=task.masks.reshape(gammas * len(flat), -1),
+        ),
         margins,
         unit=unit,
         solver=options.solver,

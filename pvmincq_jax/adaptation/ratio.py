@@ -91,7 +91,7 @@ def estimate_ratio(
     if gammas is None:
         values = family_grid(voters, None, np.asarray(target)).values
         gammas = None if np.isnan(values[0]) else values[[len(values) // 2]]
-    given = {"draws": draws, "margins": [margin], "voters": voters, "gammas": gammas}
+    given: dict[str, Any] = {"draws": draws, "margins": [margin], "voters": voters, "gammas": gammas}
     scores = []
     for ratio in tried:
         found = transport_sweep(source, source_labels, target, ratio=float(ratio), **given | options)

@@ -76,12 +76,12 @@ class Placed(NamedTuple):
 
     Attributes:
       family: anything with ``votes(x)``.
-      count: of its voters, n.
+      voters: their number, n.
       seats: where they sit, if there is one per point; else None, and all take part.
     """
 
     family: Any
-    count: int
+    voters: int
     seats: Seats | None
 
 
@@ -109,7 +109,7 @@ def voter_masks(placed: Sequence[Placed], found: Sequence[Sequence[SelfLabels]],
     Returns: ``[g, 1 + folds, r, n]``, False beyond the voters of a family that has fewer than n.
     """
     masks = [
-        np.ones(one.count, bool) if one.seats is None else one.seats.mask(labels.weights > 0, kept)
+        np.ones(one.voters, bool) if one.seats is None else one.seats.mask(labels.weights > 0, kept)
         for one in placed
         for row, kept in zip(found, learning)
         for labels in row

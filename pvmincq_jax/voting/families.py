@@ -80,7 +80,10 @@ class GaussianVoters(NamedTuple):
     centers: ArrayLike | None
     gamma: ArrayLike
 
-    default_values = staticmethod(default_gammas)
+    @staticmethod
+    def default_values(target: np.ndarray) -> np.ndarray:
+        """See `pvmincq_jax.default_gammas`."""
+        return default_gammas(target)
 
     @classmethod
     def at(cls, gamma: float) -> "GaussianVoters":
@@ -228,7 +231,7 @@ class JoinedVoters(NamedTuple):
     @property
     def centers(self) -> Any:
         """Of all voters ``[n, d]``, or None where not all have centres."""
-        centers = [getattr(family, "centers", None) for family in self.families]
+        centers: list[Any] = [getattr(family, "centers", None) for family in self.families]
         return None if any(one is None for one in centers) else np.concatenate(centers)
 
     def votes(self, x: ArrayLike) -> Any:
@@ -328,7 +331,7 @@ def family_grid(
       >>> family_grid([OutputVoters(), OutputVoters(2.0)]).values
       array([0., 1.])
     """
-    kind = _NAMED.get(voters) if isinstance(voters, str) else voters
+    kind: Any = _NAMED.get(voters) if isinstance(voters, str) else voters
     listed = list(kind) if isinstance(kind, list | tuple) and not _is_family(kind) else []
     if listed and all(callable(one) and not _is_family(one) for one in listed):
         kind, listed = FunctionVoters(tuple(listed)), []
