@@ -92,15 +92,16 @@ def _read(
     check_between("kl", kl, 0, np.inf)
     check_between("delta", delta, 0, 1, open_ends=True)
     one_sample = disagreement_m is None
-    check_between("disagreement_m", 1 if one_sample else disagreement_m, 1, np.inf)
+    disagreement_m = m if disagreement_m is None else disagreement_m
+    check_between("disagreement_m", disagreement_m, 1, np.inf)
     if one_sample and not is_traced(gibbs_risk, disagreement):
-        risk = np.asarray(gibbs_risk)
-        if np.any(np.asarray(disagreement) > 2 * risk * (1 - risk) + _ROUNDING):
+        r = np.asarray(gibbs_risk)
+        if np.any(np.asarray(disagreement) > 2 * r * (1 - r) + _ROUNDING):
             raise ValueError(
                 f"disagreement must be at most 2 r (1 - r) for a Gibbs risk of r: no vote has risk {gibbs_risk} and "
                 f"disagreement {disagreement}"
             )
-    values = floating(gibbs_risk, disagreement, m, kl, delta, m if one_sample else disagreement_m)
+    values = floating(gibbs_risk, disagreement, m, kl, delta, disagreement_m)
     risk, d, m, kl, delta, disagreement_m = jnp.broadcast_arrays(*values)
     most = 2 * risk * (1 - risk) + _ROUNDING if one_sample else 0.5
     inside = (risk >= 0) & (risk <= 1) & (d >= 0) & (d <= most) & (m >= 1) & (disagreement_m >= 1)
