@@ -94,7 +94,7 @@ def _class_shares(ratio: Ratio | Sequence[float], names: np.ndarray, shift: Shif
     be over a simplex.
     """
     if isinstance(ratio, str) and ratio == "estimated" and shift is not None:
-        if shift.kind != "ratio":
+        if shift.weights is None:
             return None
         ratio = np.maximum(shift.label_shift.shares, 1e-3) / np.sum(np.maximum(shift.label_shift.shares, 1e-3))
     if isinstance(ratio, str) and ratio == "source":

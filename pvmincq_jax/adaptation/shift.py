@@ -6,9 +6,9 @@ Three explanations of a target are tried before any point is moved, each by a te
 2. the first one does not hold, but there is a subspace in which it does;
 3. the cells of the source, small groups of neighbours whatever their class, have other shares: a covariate shift.
 
-Under 1 and 3 the source stays where it is, weighed cell by cell to look like the target. The weights leave the share of
-each class among points of one place as it is: they are safe where the classes themselves have changed so that they
-look like another ratio, which no unlabelled sample can tell and where weights of the classes would be a bet.
+Under 1 and 3 the source stays where it is. Under 3 it is weighed cell by cell to look like the target, which leaves the
+share of each class among the points of one place as it is. Under 1 it is not: classes that have changed so that they
+look like another ratio are no different in an unlabelled sample, and weights of the classes would be a bet.
 
 The cells are also the finer test: 1 is refused where the cells do not explain the target.
 
@@ -20,7 +20,7 @@ or move as they are nearest, or move as they are nearest in the subspace, withou
 from typing import Literal, NamedTuple
 
 import numpy as np
-from scipy.optimize import nnls
+from scipy.optimize import minimize, nnls
 
 from pvmincq_jax._checks import check_count, check_length, check_samples
 from pvmincq_jax._distances import squared_distances
@@ -36,7 +36,7 @@ _MOST_POINTS = 1000
 # The p-value up to which an explanation is refused, and the draws of a test that only decides.
 _LEVEL, _DRAWS = 0.05, 100
 # Points of a cell: enough to tell where it lies, and few enough for a cell to be all one density.
-_CELL, _STEPS = 16, 10
+_CELL, _MOST_CELLS, _STEPS = 16, 40, 10
 # A direction is looked for where there are so many points for each feature: among many features and few points, some
 # direction looks unchanged by chance.
 _POINTS_A_FEATURE = 50
@@ -163,8 +163,8 @@ class Shift(NamedTuple):
       label_shift: of the classes, a `LabelShift`.
       p_value: of the test that decided: for "ratio" and "covariate" that of the cells, for "subspace" that of the
         classes in it, for "move" the largest that was found.
-      weights: of the source points ``[m_s]``, of mean 1, under which the source looks like the target; None where no
-        weights do.
+      weights: of source points that stay ``[m_s]``, of mean 1: those of their cells, or 1 where the class ratio alone
+        has changed; None where no weights of the cells explain the target.
       map: the subspace, a `LinearMap`; None unless the kind is "subspace".
       votes: of the subspace on the target points ``[m_t]`` in {-1, +1}; None likewise.
       risk: of these votes, R_L; NaN likewise.
@@ -197,19 +197,19 @@ def detect_shift(source: ArrayLike, source_labels: ArrayLike, target: ArrayLike,
       >>> labels = np.repeat([-1, 1], 60)
       >>> source, target = rng.normal(labels, 0.5)[:, None], rng.normal(np.repeat([-1, 1], [100, 20]), 0.5)[:, None]
       >>> ratio, moved = detect_shift(source, labels, target), detect_shift(source, labels, target + 5)
-      >>> print(ratio.kind, ratio.weights.round(1).min() < 0.5, moved.kind)
-      ratio True move
+      >>> print(ratio.kind, ratio.label_shift.shares.round(1), moved.kind)
+      ratio [0.9 0.1] move
     """
     classes = label_shift(source, source_labels, target, seed=seed)
     source, labels, target = np.asarray(source, float), np.asarray(source_labels), np.asarray(target, float)
-    cells = _cells(source, max(2, min(len(source), _MOST_POINTS) // _CELL), seed)
+    cells = _cells(source, int(np.clip(len(source) // _CELL, 2, _MOST_CELLS)), seed)
     if np.max(cells) == 0:
         raise ValueError("source holds one point again and again: nothing can be told of what has changed")
     pieces = label_shift(source, cells, target, draws=_DRAWS, seed=seed)
     weights = (pieces.shares / np.bincount(cells))[cells] * len(source) if pieces.p_value > _LEVEL else None
     if weights is not None and classes.p_value > _LEVEL:
         sentence = f"nothing but the class ratio has changed (p = {classes.p_value:.2g}): nothing is moved"
-        return Shift("ratio", sentence, classes, pieces.p_value, weights)
+        return Shift("ratio", sentence, classes, pieces.p_value, np.ones(len(source)))
     enough = min(len(source), len(target)) >= _POINTS_A_FEATURE * source.shape[1] > _POINTS_A_FEATURE
     if enough and np.array_equal(np.unique(labels), (-1, 1)):
         subspace = _subspace(source, labels.astype(float), target, seed)
@@ -273,28 +273,39 @@ def _cells(points: np.ndarray, count: int, seed: int) -> np.ndarray:
 def _subspace(
     source: np.ndarray, labels: np.ndarray, target: np.ndarray, seed: int
 ) -> tuple[LinearMap, LabelShift] | None:
-    """The map of least R_S + PV among those of `learn_map` under which the ratio explains the target."""
+    """Of the maps of `learn_map` under which the ratio explains the target, that of least R_S + PV.
+
+    Directions are learnt from some of the points, and all of them tell a degree from the next: so each is brought to
+    the nearest one of least distance before it is tested.
+    """
     if source.shape[1] == 2:
         turns = np.pi * np.arange(_DIRECTIONS) / _DIRECTIONS
         scale = np.sqrt(np.var(source, axis=0) + np.var(target, axis=0)) + np.finfo(float).tiny
         directions = np.stack([np.cos(turns), np.sin(turns)], axis=1) / scale
-        if min(_excess(source @ one, labels, target @ one) for one in directions) > _FAR:
+        if min(_excess(one, source, labels, target) for one in directions) > _FAR:
             return None
     for linear, _, _ in learn_map(source, labels, target, seed=seed).others:
-        images = source @ np.asarray(linear.matrix).T, target @ np.asarray(linear.matrix).T
-        if images[0].shape[1] > 1 or _excess(images[0][:, 0], labels, images[1][:, 0]) <= _FAR:
-            found = label_shift(images[0], labels, images[1], draws=_DRAWS, seed=seed)
-            if found.p_value > _LEVEL:
-                return linear, found
+        matrix = np.asarray(linear.matrix)
+        if len(matrix) == 1:
+            found = minimize(
+                _excess, matrix[0], (source, labels, target), "Nelder-Mead", options={"maxfev": 40 * matrix.shape[1]}
+            )
+            if found.fun > _FAR:
+                continue
+            # The scale of the map stays: its kernels have their width in that unit.
+            matrix = found.x[None] * np.std(source @ matrix[0]) / np.std(source @ found.x)
+        same = label_shift(source @ matrix.T, labels, target @ matrix.T, draws=_DRAWS, seed=seed)
+        if same.p_value > _LEVEL:
+            return LinearMap(matrix), same
     return None
 
 
-def _excess(source: np.ndarray, labels: np.ndarray, target: np.ndarray) -> float:
-    """The least D(p) of `label_shift` on a line, in units of what it is between equal samples of these sizes.
+def _excess(direction: np.ndarray, source: np.ndarray, labels: np.ndarray, target: np.ndarray) -> float:
+    """The least D(p) of `label_shift` along a direction, in units of what it is between equal samples of these sizes.
 
     On a line the energy distance is 2 int (F - G)^2 of the distribution functions.
     """
-    values = np.concatenate([source, target])
+    values = np.concatenate([source, target]) @ direction
     order = np.argsort(values, kind="stable")
     gaps = np.diff(values[order])
     sides = [np.append(labels == c, np.zeros(len(target), bool)) for c in np.unique(labels)]

@@ -116,7 +116,7 @@ def _share(
     if ratio == "source":
         return None
     if ratio == "estimated":
-        if shift is not None and shift.kind == "ratio":
+        if shift is not None and shift.weights is not None:
             return float(np.clip(shift.label_shift.shares[1], 0.01, 0.99))
         return estimate_ratio(source, labels, target, criterion=criterion, **options).ratio
     return float(ratio)

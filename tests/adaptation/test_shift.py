@@ -136,8 +136,16 @@ def test_bad_input():
         pvm.label_shift(source, labels, target, draws=0)
 
 
-def disc_task(seed, *, rare=False, select=False, mirror=False, moved=0.0, points=240):
-    """Two classes side by side in the plane; the target has fewer of one, is a selection, is mirrored or moved."""
+def square_task(seed, points=400):
+    """Points all over a square, of two classes; the target is selected around a place, and nothing else differs."""
+    rng = np.random.default_rng(seed)
+    source, many = rng.uniform(-2, 2, (points, 2)), rng.uniform(-2, 2, (40 * points, 2))
+    kept = many[rng.random(len(many)) < np.exp(-np.sum((many - [0.6, 0.4]) ** 2, axis=1))]
+    return source, np.where(source[:, 0] + source[:, 1] ** 2 > 1, 1.0, -1.0), kept[:points]
+
+
+def disc_task(seed, *, rare=False, mirror=False, points=240):
+    """Two classes in three groups of the plane; the target has fewer of one class, or is mirrored."""
     rng = np.random.default_rng(seed)
 
     def draw(count):
@@ -154,11 +162,8 @@ def disc_task(seed, *, rare=False, select=False, mirror=False, moved=0.0, points
     kept = np.ones(len(target), bool)
     if rare:
         kept = (truth > 0) | (rng.random(len(target)) < 0.15)
-    if select:
-        kept = rng.random(len(target)) < np.exp(-2 * np.sum((target - [0.7, 0]) ** 2, axis=1))
     rows = np.flatnonzero(kept)[:points]
-    target = target[rows] * (-1 if mirror else 1) + [0, moved]
-    return source, labels, target, truth[rows]
+    return source, labels, target[rows] * (-1 if mirror else 1), truth[rows]
 
 
 def test_kinds_of_shift():
@@ -166,12 +171,13 @@ def test_kinds_of_shift():
     assert ratio.kind == "ratio"
     assert ratio.label_shift.p_value > 0.05
     assert ratio.map is None
+    np.testing.assert_array_equal(ratio.weights, 1)
     np.testing.assert_allclose(ratio.label_shift.shares, [0.13, 0.87], atol=0.08)
     assert f"(p = {ratio.label_shift.p_value:.2g}): nothing is moved" in ratio.sentence
-    selected = pvm.detect_shift(*disc_task(1, select=True)[:3])
+    source, labels, target = square_task(1)
+    selected = pvm.detect_shift(source, labels, target)
     assert selected.kind == "covariate"
     assert selected.label_shift.p_value <= 0.05 < selected.p_value
-    source, labels, target, _ = disc_task(1, select=True)
     # Weighed, the source has the target's mean.
     np.testing.assert_allclose(np.average(source, axis=0, weights=selected.weights), target.mean(axis=0), atol=0.1)
     assert np.mean(selected.weights) == pytest.approx(1)
@@ -204,6 +210,7 @@ def test_what_detect_shift_finds_does_not_depend_on_the_rows(mirrored):
     again = pvm.detect_shift(source[rows], labels[rows], target[columns])
     assert again.sentence == shift.sentence
     np.testing.assert_array_equal(again.votes, shift.votes[columns])
-    source, labels, target, _ = disc_task(4, rare=True)
+    source, labels, target = square_task(1)
+    rows = np.random.default_rng(2).permutation(len(source))
     one, other = pvm.detect_shift(source, labels, target), pvm.detect_shift(source[rows], labels[rows], target)
     np.testing.assert_allclose(other.weights, one.weights[rows], rtol=1e-6)
