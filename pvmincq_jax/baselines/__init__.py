@@ -1,8 +1,7 @@
 """The methods that the paper compares with (section 4), one file each, in one functional form.
 
     fit(source, source_labels, target, params, seed=0) -> model     learns
-    fit_grid(source, source_labels, target, grid, seed=0) -> list   the same for many params, faster; votes of MinCq to
-                                                                    the three digits that a validation sees
+    fit_grid(source, source_labels, target, grid, seed=0) -> list   the same for many params, faster
     pv_grid(source, source_labels, target, grid, seed=0) -> [g]     where the PV of a model is known without a fit
     decision(model, x) -> [m]                                       values at new points, whose sign is the class
     GRID                                                            params to choose from, the smoothest model first
@@ -18,7 +17,7 @@ These are host functions in float64: they check their input, raise ValueError, a
 into one canonical order on entry, so permuting source or target changes nothing, and the seed fixes every bit.
 Nothing here is imported by ``import pvmincq_jax``; the files on scikit-learn's SVC need ``pvmincq-jax[sklearn]``.
 
-A further method is one file with these names (`svm` is the shortest), and one row in ``experiments.methods.METHODS``.
+A further method is one file with these names (`svm` is the shortest), and one row in ``experiments.run.methods.METHODS``.
 """
 
 __all__: list[str] = []
