@@ -28,10 +28,10 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import pvmincq_jax as pvm
-from experiments.cells import accuracy
-from experiments.command import Command, as_table, mean_and_error, names, write
-from experiments.peers import PEERS, Fit, skada_svm
-from experiments.study import run_accuracies
+from experiments.run.cells import accuracy
+from experiments.run.command import Command, as_table, mean_and_error, names, write
+from experiments.run.peers import PEERS, Fit, skada_svm
+from experiments.run.study import run_accuracies
 from pvmincq_jax.datasets import DomainTask
 
 __all__ = ["METHODS", "PUBLISHED", "SHIFTS", "compute", "main", "picture", "task"]

@@ -37,7 +37,7 @@ _SPARE = 8
 _SAMPLES, _BATCH = 1 << 25, 1 << 27
 
 # Compiles in half the time, and runs as fast.
-_OPTIONS = {"xla_backend_optimization_level": 1, "xla_cpu_use_fusion_emitters": False}
+_OPTIONS: Any = {"xla_backend_optimization_level": 1, "xla_cpu_use_fusion_emitters": False}
 # Points that a guess of the shapes looks at, and the largest margin that it takes for usual, in units of a vote's size.
 _FEW_POINTS, _USUAL_MARGIN = 600, 0.2
 # Roundings of the votes that a largest margin has to be above.
@@ -337,7 +337,12 @@ def solve_grid(
         for start in range(0, len(numbers), most):
             some = numbers[start : start + most]
             with ThreadPoolExecutor(core_count()) as pool:
-                small = pool.map(lambda i: _small(votes(i), *(f[i] for f in problems), margins, unit, sure), some)
+                small = pool.map(
+                    lambda i: _small(
+                        votes(i), problems.labels[i], problems.weights[i], problems.mask[i], margins, unit, sure
+                    ),
+                    some,
+                )
                 able = {i: one for i, one in zip(some, small) if one is not None}
                 # Closed when `advance` raises: problems that nobody has begun are then left alone.
                 with contextlib.closing(_solve(able, len(margins), solver, mesh, pool)) as results:

@@ -117,9 +117,9 @@ def label_shift(
 
     drawn = [rng.multinomial(size, np.full(size, 1 / size), size=draws) / size for size in sizes]
     mixtures = np.repeat(np.eye(classes.size), sizes, axis=1) * np.concatenate(drawn, axis=1)[:, None]
-    targets = rng.multinomial(len(target), shares @ mixture, size=draws) / len(target)
+    targets = rng.multinomial(np.shape(target)[0], shares @ mixture, size=draws) / np.shape(target)[0]
     both = np.concatenate([mixtures, targets[:, None]], axis=1)
-    means = (both.reshape(-1, len(source)) @ within).reshape(both.shape) @ both.swapaxes(1, 2)
+    means = (both.reshape(-1, np.shape(source)[0]) @ within).reshape(both.shape) @ both.swapaxes(1, 2)
     again = np.array([_nearest(_gram(one[:-1, :-1], one[-1, :-1], one[-1, -1]))[1] for one in means])
     # Two draws of n points coincide once in n times, and two points of a domain never.
     again *= np.min(sizes) / max(np.min(sizes) - 1, 1)

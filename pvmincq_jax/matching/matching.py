@@ -176,8 +176,10 @@ def draw_matchings(graph: RadiusGraph, draws: int, *, seed: int = 0) -> Matching
         series = range(first, min(first + together, draws))
         vertices = random_matchings(graph, by_target, [np.random.default_rng([seed, draw]) for draw in series], known)
         known = vertices[0] if known is None else known
-        partners[np.ix_(series, graph.target_rows)] = np.where(vertices >= 0, graph.source_rows[vertices], -1)
-    return MatchingDraws(partners, pv_of(np.count_nonzero(partners[0] >= 0), size, partners.shape[1]), size)
+        partners[np.ix_(np.asarray(series), graph.target_rows)] = np.where(
+            vertices >= 0, graph.source_rows[vertices], -1
+        )
+    return MatchingDraws(partners, pv_of(int(np.count_nonzero(partners[0] >= 0)), size, partners.shape[1]), size)
 
 
 def edges_by_target(graph: RadiusGraph) -> csc_array | None:

@@ -6,7 +6,7 @@ take the votes some points at a time, so that they need not fit in memory.
 """
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.linalg.lapack import dpstrf
@@ -80,11 +80,10 @@ def from_votes(parts: Iterable[Part]) -> SmallSample:
     The triangle of the QR factors of [V, sqrt(p) y], V the votes scaled by the roots of the shares, taken part by part,
     and its singular value decomposition.
     """
-    triangle = None
+    triangle: Any = None
     for votes, labels, shares in parts:
         both = np.column_stack([np.asarray(votes, float), labels]) * np.sqrt(shares)[:, None]
         triangle = np.linalg.qr(both if triangle is None else np.concatenate([triangle, both]), "r")
-    assert triangle is not None
     left, singular, right = np.linalg.svd(triangle[:, :-1], full_matrices=False)
     kept = singular > _NOTHING * max(singular[0], np.finfo(float).tiny)
     return SmallSample(singular[kept, None] * right[kept], left[:, kept].T @ triangle[:, -1])
