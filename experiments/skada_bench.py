@@ -106,7 +106,7 @@ def compute(settings: dict[str, Any], method: str, shift: str, run: int) -> dict
         fitted = pvm.fit_transport_validated(*arguments, progress=False, ratio=ratio)
         right = float(accuracy(pvm.decision(fitted.model, data.test), data.test_labels))
         said: Any = fitted.shift
-        return {"accuracy": right, "adapted": fitted.adapted, "kind": said.kind, "shift": said.sentence}
+        return {"accuracy": right, "adapted": fitted.adapted, "kind": said.kind, "sentence": said.sentence}
 
 
 Rows = dict[str, dict[str, list[float]]]

@@ -31,11 +31,11 @@ def test_the_command(tmp_path, capsys):
     methods, options = ["PV-Transport", "SVM"], ["--runs", "1", "--seed", "103", "--jobs", "0", "--out", str(tmp_path)]
     skada_bench.main(["--methods", *methods, "--shifts", "class ratio", *options])
     records = [json.loads(line) for line in (tmp_path / "results.jsonl").read_text().splitlines()]
-    assert [one["method"] for one in records] == methods
+    assert [(one["method"], one["shift"]) for one in records] == [(method, "class ratio") for method in methods]
     ours, svm = records
     assert ours["kind"] == "ratio"
     assert not ours["adapted"]
-    assert "nothing is moved" in ours["shift"]
+    assert "nothing is moved" in ours["sentence"]
     assert ours["accuracy"] > svm["accuracy"] - 3
     out = capsys.readouterr().out
     assert "published: trained on the source" in out
