@@ -204,7 +204,7 @@ class PVTransportClassifier(AdaptedClassifier):
       adapted_: whether the best point of the grid adapts; False with one domain, or where the source as it is was
         judged best, or explains the target.
       shift_: what has changed, a `pvmincq_jax.Shift`: a ``sentence``, the class shares and p-value in ``label_shift``,
-        the subspace in ``map``. None with one domain, and where the radius, the metric or own_scale was given.
+        the subspace in ``map``. None with one domain, and where the criterion, radius, metric or own_scale was given.
       sweep_: all figures of the grid, a `pvmincq_jax.TransportSweep`, or one for each class.
       self_labels_, self_label_weights_: the labels of the moved source points ``[m_s]``, and how far each counts.
       radius_, gamma_, mu_max_, margin_fraction_, kkt_residual_: None for a committee of several votes; the radius and

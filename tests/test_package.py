@@ -40,7 +40,7 @@ def test_what_the_wheel_says(wheel):
         said = email.message_from_bytes(file.read(name))
     assert said["Version"] == pvmincq_jax.__version__
     assert said["License-Expression"] == "Apache-2.0"
-    assert set(said.get_all("Provides-Extra")) == {"sklearn", "plots", "progress", "experiments", "test"}
+    assert set(said.get_all("Provides-Extra")) == {"sklearn", "plots", "progress", "experiments", "docs", "test"}
     assert said.get_payload(decode=True).decode() == (ROOT / "README.md").read_text()
 
 

@@ -56,7 +56,9 @@ def test_criterion_frames_the_chosen_point(model):
 @pytest.fixture(scope="module")
 def moved():
     task = moons_task("40", 1004, per_class=16, test_size=20)
-    return PVTransportClassifier(gamma=2.0, draws=3).fit_domains(task.source, task.source_labels, task.target)
+    return PVTransportClassifier(gamma=2.0, draws=3, own_scale=True).fit_domains(
+        task.source, task.source_labels, task.target
+    )
 
 
 def test_a_committee_is_drawn_by_its_best_member(moved):

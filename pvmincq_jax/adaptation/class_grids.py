@@ -17,6 +17,7 @@ from pvmincq_jax.adaptation.criteria import label_criterion, rs_pv, rs_pv_cbound
 from pvmincq_jax.adaptation.labelled import Sweep
 from pvmincq_jax.adaptation.learn import class_model
 from pvmincq_jax.adaptation.model import PVMinCq
+from pvmincq_jax.adaptation.moved_criteria import transport_criterion
 from pvmincq_jax.adaptation.moved_grid import TransportSweep, learn_on_moved
 from pvmincq_jax.adaptation.moves import Moves, plan_moves
 from pvmincq_jax.adaptation.options import GridOptions
@@ -126,7 +127,7 @@ def fit_transport_classes(
     `detect_shift` is asked first, as there, but for a subspace.
     """
     numbers = class_numbers(labels).astype(source.dtype)
-    default = moves.radii is None and moves.own_scale is None
+    default = criterion is transport_criterion and moves.radii is None and moves.own_scale is None
     asked = default and isinstance(moves.metric, str) and moves.metric == "euclidean"
     shift = detect_shift(source, numbers, target, seed=moves.seed) if asked else None
     shares = _class_shares(ratio, names, shift)

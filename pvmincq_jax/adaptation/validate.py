@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from pvmincq_jax._checks import check_callable, check_list
+from pvmincq_jax._checks import check_callable, check_list, check_task
 from pvmincq_jax._progress import Progress
 from pvmincq_jax._types import ArrayLike, MarginUnit, RadiusUnit, brief
 from pvmincq_jax.adaptation.choice import Choice, choose
@@ -174,9 +174,10 @@ def fit_transport_validated(
 ) -> ValidatedTransport:
     """MinCq on moved source points, with radius, margin and gamma chosen without target labels, in one call.
 
-    Unless radii, maps or a metric are given, `pvmincq_jax.detect_shift` is asked first: where the class ratio or the
-    shares of the source's cells explain the target nothing is moved, and where points that move as they are nearest
-    contradict a subspace in which nothing has changed, they move as they are nearest there. Not in the paper.
+    Unless a criterion, radii, maps or a metric are given, `pvmincq_jax.detect_shift` is asked first: where the class
+    ratio or the shares of the source's cells explain the target nothing is moved, and where points that move as they
+    are nearest contradict a subspace in which nothing has changed, they move as they are nearest there. Not in the
+    paper.
 
     Args:
       source, source_labels, target: the task, as in `pvmincq_jax.transport_sweep`.
@@ -207,7 +208,8 @@ def fit_transport_validated(
     }  # fmt: skip
     if gammas is not None:
         scan["gammas"] = np.sort(check_list("gammas", gammas))[[np.size(gammas) // 2]]
-    default = radii is None and identity is None and own_scale is None
+    check_task(source, source_labels, target)
+    default = criterion is transport_criterion and radii is None and identity is None and own_scale is None
     asked = default and isinstance(metric, str) and metric == "euclidean"
     shift = detect_shift(source, source_labels, target, seed=seed) if asked else None
     share = _share(ratio, source, source_labels, target, criterion, scan, shift)

@@ -25,7 +25,7 @@ from pvmincq_jax._checks import (
 from pvmincq_jax._types import ArrayLike, common_dtype, precision
 from pvmincq_jax.voting.voters import check_bounded, default_gammas, gaussian_votes, sign_votes, stump_thresholds
 
-__all__ = ["FunctionVoters", "GaussianVoters", "JoinedVoters", "OutputVoters", "StumpVoters", "ViewVoters", "Voters"]
+__all__ = ["FunctionVoters", "GaussianVoters", "OutputVoters", "StumpVoters", "ViewVoters", "Voters"]
 
 
 @runtime_checkable

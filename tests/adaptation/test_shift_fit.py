@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import pvmincq_jax as pvm
-from pvmincq_jax.estimators import PVMinCqClassifier
+from pvmincq_jax.estimators import PVTransportClassifier
 from tests.adaptation.test_shift import disc_task, gaussian_task
 
 
@@ -34,7 +34,7 @@ def test_a_class_ratio_moves_nothing(one_gamma):
     assert weighed.sweep.ratio == pytest.approx(share)
     weights = np.asarray(weighed.sweep.transports[0].weights)
     assert np.average(labels > 0, weights=weights) == pytest.approx(share)
-    model = PVMinCqClassifier().fit_domains(source, np.where(labels > 0, "middle", "both sides"), target)
+    model = PVTransportClassifier().fit_domains(source, np.where(labels > 0, "middle", "both sides"), target)
     assert not model.adapted_
     assert model.shift_.sentence == fitted.shift.sentence
     np.testing.assert_array_equal(model.predict(target) == "middle", pvm.predict(fitted.model, target) > 0)
@@ -42,13 +42,13 @@ def test_a_class_ratio_moves_nothing(one_gamma):
 
 def test_many_classes(one_gamma):
     source, labels, target = gaussian_task(np.random.default_rng(5), [40, 40, 40], [10, 90, 20])
-    model = PVMinCqClassifier(ratio="estimated").fit_domains(source, labels, target)
+    model = PVTransportClassifier(ratio="estimated").fit_domains(source, labels, target)
     assert model.shift_.kind == "ratio"
     assert not model.adapted_
     shares = model.shift_.label_shift.shares
     np.testing.assert_allclose(shares, [10 / 120, 90 / 120, 20 / 120], atol=0.15)
     heavy = np.asarray(model.sweep_[0].transports[0].weights)
     np.testing.assert_allclose(np.bincount(labels, heavy) / len(labels), shares, rtol=1e-6)
-    moved = PVMinCqClassifier().fit_domains(source, labels, target + 8)
+    moved = PVTransportClassifier().fit_domains(source, labels, target + 8)
     assert moved.adapted_
     assert moved.shift_.sentence.startswith("points had to move")

@@ -123,7 +123,8 @@ def test_what_is_not_solved_is_not_chosen(grid):
 
 def test_fit_transport_validated(grid, task):
     arguments = task.source, task.source_labels, task.target
-    model, choice, figures = pvm.fit_transport_validated(*arguments, **GRID, part=None)
+    model, choice, figures, shift = pvm.fit_transport_validated(*arguments, **GRID, part=None)
+    assert shift is None  # radii are given
     np.testing.assert_array_equal(figures.weights, grid.weights)
     assert choice.score == pytest.approx(np.min(pvm.transport_criterion(grid)))
     r, g, k = choice.grid_index
