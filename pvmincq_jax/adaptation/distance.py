@@ -294,8 +294,8 @@ def learn_map(
         raise ValueError(f"rank must be at most the number of features, {features}; it is {rank}")
     asked = (radius, gamma, temperature, pv_weight, eps_h_weight, steps, learning_rate, starts)
     usual = _SUBSPACE if form == "low_rank" else _FEATURES
-    chosen: Any = [default if value is None else value for value, default in zip(asked, usual)]
-    options = type(usual)(*chosen)
+    chosen: Any = {name: value for name, value in zip(usual._fields, asked) if value is not None}
+    options = usual._replace(**chosen)
     _check_options(options)
     rng = np.random.default_rng(check_count("seed", seed, 0))
     deviation = np.sqrt((np.var(source, axis=0) + np.var(target, axis=0)) / 2)
