@@ -169,11 +169,9 @@ def agreement(model: Any, predicted: np.ndarray) -> tuple[np.ndarray, int]:
 
     Returns: their share at each target point ``[m_t]``, and how many votes these are.
     """
-    sweeps = model.sweep_ if len(model.classes_) > 2 else (model.sweep_,)
-    scores = model.choice_.scores
+    values, scores = model.sweep_.target_values, model.choice_.scores
     near = np.isfinite(scores) & (scores <= model.choice_.score + (NEAR - 1) * abs(model.choice_.score))
-    values = np.stack([sweep.target_values[near] for sweep in sweeps])
-    votes = (values[0] > 0).astype(int) if len(sweeps) == 1 else np.argmax(values, axis=0)
+    votes = (values[near] > 0).astype(int) if len(model.classes_) == 2 else np.argmax(values[:, near], axis=0)
     return np.mean(model.classes_[votes] == predicted, axis=0), int(np.sum(near))
 
 
@@ -213,7 +211,7 @@ def _chosen(model: Any, votes: int, share: np.ndarray) -> list[str]:
     """What was chosen, and how sure it is."""
     choice, scores = model.choice_, model.choice_.scores
     able = scores[np.isfinite(scores)]
-    scale = "the source on the target's mean and deviation" if choice.own_scale else "the source as it is"
+    scale = "the source on the target's mean and deviation" if choice.match_moments else "the source as it is"
     if choice.identity:
         told = f"learnt from {scale}, without matching" + ("" if model.adapted_ else ": not to adapt was judged best")
     else:

@@ -85,7 +85,7 @@ def compute(settings: dict[str, Any], method: str, task: str, run: int) -> dict[
         ratio: Any = "estimated" if method == ESTIMATED else "source"
         found = pvm.fit_transport_validated(*given, seed=own, progress=False, ratio=ratio)
         grid = accuracy(pvm.values_at(found.sweep, data.test), data.test_labels)
-        rest = np.where(pvm.at_rest(found.sweep)[:, None, None], found.choice.scores, np.inf)
+        rest = np.where(found.sweep.unmoved[:, None, None], found.choice.scores, np.inf)
         return {
             "accuracy": float(accuracy(pvm.decision(found.model, data.test), data.test_labels)),
             "best_point": float(grid[found.choice.grid_index]),

@@ -27,6 +27,7 @@ import numpy as np
 import pvmincq_jax as pvm
 from experiments.run.command import Command, as_table, names, write
 from experiments.run.study import Study, run_study
+from pvmincq_jax.voting.cbound import expected_disagreement
 
 __all__ = ["METHODS", "PUBLISHED", "TASKS", "cb_boost", "compute", "main", "split", "tic_tac_toe"]
 
@@ -102,7 +103,7 @@ class Fitted(NamedTuple):
 def _of_posterior(votes: np.ndarray, labels: np.ndarray, weights: np.ndarray) -> Fitted:
     kept = weights[weights > 0]
     kl = max(float(np.sum(kept * np.log(kept * len(weights)))), 0.0)
-    risk, disagreement = pvm.gibbs_risk(votes, labels, weights), pvm.expected_disagreement(votes, weights)
+    risk, disagreement = pvm.gibbs_risk(votes, labels, weights), expected_disagreement(votes, weights)
     bound = pvm.pac_bound_2(risk, disagreement, len(labels), kl)
     return Fitted(weights, bound, bound)
 

@@ -28,6 +28,7 @@ import pvmincq_jax as pvm
 from experiments.run.cells import accuracy
 from experiments.run.command import Command, as_table, mean_and_error, number, write
 from experiments.run.study import Study, run_study
+from pvmincq_jax.adaptation.views import stack_views, view_scales
 
 __all__ = ["ROWS", "SHIFTS", "ViewsTask", "compute", "edges", "main", "views_task"]
 
@@ -98,8 +99,8 @@ def _chosen(task: ViewsTask, views: Sequence[int] | str, scaled_by: list[np.ndar
     """Some views of source, target and test; or both in one vector, on the scales of the sample with the kernels."""
     parts = task.source, task.target, task.test
     if views == "stacked":
-        scales = pvm.view_scales(scaled_by)
-        return [[pvm.stack_views(part, scales)] for part in parts]
+        scales = view_scales(scaled_by)
+        return [[stack_views(part, scales)] for part in parts]
     return [[part[int(v)] for v in views] for part in parts]
 
 
@@ -132,8 +133,11 @@ def _given(task: ViewsTask, seed: int) -> tuple[float, float]:
     on_source, on_target, on_test = (
         np.asarray(pvm.classifier_votes(np.stack(votes, axis=1))) for votes in (source_votes, target_votes, test_votes)
     )
-    scales = pvm.view_scales(task.target)
-    stacks = pvm.stack_views(task.source, scales), pvm.stack_views(task.target, scales)
+    scales = view_scales(task.target)
+    stacks = (
+        stack_views(task.source, scales),
+        stack_views(task.target, scales),
+    )
     labels = task.source_labels
     plain = pvm.fit_votes_validated(stacks[0], labels, stacks[0], on_source, on_source, seed=seed, **_WITHOUT)
     adapted = pvm.fit_votes_validated(stacks[0], labels, stacks[1], on_source, on_target, seed=seed, **_GRID)

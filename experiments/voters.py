@@ -36,7 +36,7 @@ def compute(settings: dict[str, Any], voters: str, task: str, run: int) -> dict[
     seed = settings["seed"] + run
     if "," not in voters:
         data = Settings(**settings).draw(task, run)
-        fit = pvm.fit_validated(data.source, data.source_labels, data.target, centers=voters, seed=seed, progress=False)  # type: ignore[arg-type]
+        fit = pvm.fit_validated(data.source, data.source_labels, data.target, centers=voters, seed=seed, progress=False)
         return {"accuracy": float(accuracy(pvm.decision(fit.model, data.test), data.test_labels))}
     from pvmincq_jax.estimators import PVMinCqClassifier, PVTransportClassifier
 

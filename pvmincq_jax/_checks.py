@@ -186,18 +186,30 @@ def check_samples(source: ArrayLike, target: ArrayLike) -> None:
     check_same_dimension("source", source, "target", target)
 
 
-def check_task(source: ArrayLike, source_labels: ArrayLike, target: ArrayLike) -> None:
-    """A labelled source sample with both classes, and a target sample of the same space."""
+def are_class_numbers(labels: ArrayLike) -> bool:
+    """Whether labels are the numbers from 0 on of three classes or more, each of which has a point."""
+    kinds = np.unique(np.asarray(labels))
+    return kinds.size > 2 and np.array_equal(kinds, np.arange(kinds.size))
+
+
+def check_task(source: ArrayLike, source_labels: ArrayLike, target: ArrayLike, *, classes: bool = False) -> None:
+    """A labelled source sample with both classes, and a target sample of the same space.
+
+    With ``classes`` there may be more than two, which are numbered from 0 on.
+    """
     check_samples(source, target)
-    check_labels("source_labels", source_labels, np.shape(source)[0], soft=False, both_classes=True)
+    if classes and np.ndim(source_labels) == 1 and are_class_numbers(source_labels):
+        check_length("source_labels", source_labels, np.shape(source)[0], "sample point")
+    else:
+        check_labels("source_labels", source_labels, np.shape(source)[0], soft=False, both_classes=True)
 
 
 def read_task(
-    source: ArrayLike, source_labels: ArrayLike, target: ArrayLike
+    source: ArrayLike, source_labels: ArrayLike, target: ArrayLike, *, classes: bool = False
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """A checked task, in one precision."""
+    """A checked task, in one precision; see `check_task`."""
     source, source_labels, target = read_samples(source=source, source_labels=source_labels, target=target)
-    check_task(source, source_labels, target)
+    check_task(source, source_labels, target, classes=classes)
     dtype = common_dtype(source, target)
     return np.asarray(source, dtype), np.asarray(source_labels, dtype), np.asarray(target, dtype)
 

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pvmincq_jax._checks import check_count, check_length, check_samples, check_task, read_samples
+from pvmincq_jax._checks import check_count, check_task, read_samples
 from pvmincq_jax._distances import squared_distances
 from pvmincq_jax._types import ArrayLike
 
@@ -57,12 +57,7 @@ def canonical_order(points: np.ndarray, labels: np.ndarray | None = None) -> np.
 def prepare(source: ArrayLike, source_labels: ArrayLike, target: ArrayLike) -> Sample:
     """Checks a task and puts its rows into canonical order; labels may be numbers from 0 of more than two classes."""
     source, source_labels, target = read_samples(source=source, source_labels=source_labels, target=target)
-    kinds = np.unique(source_labels)
-    if kinds.size > 2 and np.array_equal(kinds, np.arange(kinds.size)):
-        check_samples(source, target)
-        check_length("source_labels", source_labels, np.shape(source)[0], "sample point")
-    else:
-        check_task(source, source_labels, target)
+    check_task(source, source_labels, target, classes=True)
     source, target = np.asarray(source, dtype=float), np.asarray(target, dtype=float)
     labels = np.asarray(source_labels, dtype=float)
     here, there = canonical_order(source, labels), canonical_order(target)
@@ -91,6 +86,15 @@ def fold_numbers(points: np.ndarray, labels: np.ndarray | None, folds: int, seed
     numbers = np.empty(points.shape[0], dtype=int)
     numbers[np.concatenate(shuffled)] = np.arange(points.shape[0]) % folds
     return numbers
+
+
+def everybody_and_folds(points: np.ndarray, labels: np.ndarray, folds: int, seed: int) -> np.ndarray:
+    """Who learns: everybody, then all but one fold after the other ``[1 + folds, m]``; 0 folds for no validation."""
+    everybody = np.ones((1, len(labels)), bool)
+    if not folds:
+        return everybody
+    numbers = fold_numbers(points, labels, folds, seed)
+    return np.concatenate([everybody, numbers[None] != np.arange(folds)[:, None]])
 
 
 def spread_rows(points: np.ndarray, most: int, seed: int) -> np.ndarray:

@@ -1,23 +1,22 @@
 """What the scikit-learn faces share: labels of any kind, domains, grids of parameters, votes at new points."""
 
+import abc
+import functools
 import numbers
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from pvmincq_jax._checks import check_count, check_margins, check_numbers
-from pvmincq_jax._types import MarginUnit, Status
-from pvmincq_jax.adaptation.choice import Choice, choose
-from pvmincq_jax.adaptation.class_grids import by_class, check_matched, class_model, class_scores
-from pvmincq_jax.adaptation.classes import class_numbers, one_against_rest
+from pvmincq_jax._types import MarginUnit, RadiusUnit
 from pvmincq_jax.adaptation.criteria import Criterion, label_criterion, rs, rs_pv, rs_pv_cbound, rs_pv_risk
-from pvmincq_jax.adaptation.labelled import Sweep
-from pvmincq_jax.adaptation.model import ClassNames, PVMinCq, decision
-from pvmincq_jax.adaptation.options import GridOptions
-from pvmincq_jax.adaptation.own import own_grid
-from pvmincq_jax.adaptation.sweeps import MARGIN_FRACTIONS
-from pvmincq_jax.voting.families import FamilyGrid, VoterKind, family_grid
+from pvmincq_jax.adaptation.model import ClassNames, decision
+from pvmincq_jax.adaptation.sweeps import UnlabelledClass
+from pvmincq_jax.adaptation.validate import ValidatedFit, fit_mincq_validated
+from pvmincq_jax.matching.space import Metric
+from pvmincq_jax.voting.families import VoterKind, family_grid
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin
@@ -31,22 +30,16 @@ __all__: list[str] = []
 
 CRITERIA: dict[str, Criterion] = {one.__name__: one for one in (rs, rs_pv, rs_pv_cbound, label_criterion, rs_pv_risk)}
 
-# Each fold of more than two classes is a vote for every class: five classes and two folds cost as much as two classes
-# and fourteen.
-FOLDS, FOLDS_OF_MORE = 5, 2
-# Draws times points, up to which no draw is spared by default.
-_DRAWN = 48_000
-
 # A parameter that is given, listed to choose from, or None to be chosen from a default list.
 Given = float | Sequence[float] | None
 
 
 class Domains(NamedTuple):
-    """A checked task: labels in {-1, +1}, everything in float64.
+    """A checked task, everything in float64.
 
     Attributes:
       source: ``[m_s, d]``.
-      labels: ``[m_s]``; of more than two classes, those of each against the rest ``[c, m_s]``.
+      labels: ``[m_s]`` in {-1, +1}; of more than two classes their numbers, from 0 on.
       target: ``[m_t, d]``; the source itself if there is one domain only.
       single: whether there is one domain only.
     """
@@ -58,10 +51,7 @@ class Domains(NamedTuple):
 
 
 def signs(y: Any) -> tuple[np.ndarray, np.ndarray]:
-    """The classes in order ``[c]``, and labels in {-1, +1}.
-
-    With two classes, -1 for the first and +1 for the second ``[m]``; with more, +1 in the row of its class ``[c, m]``.
-    """
+    """The classes in order ``[c]``, and labels ``[m]``: -1 and +1 of two classes, numbers from 0 on of more."""
     y = column_or_1d(y, warn=True)
     if y.dtype == object:
         # Numbers that were stored beside None or NaN become numbers again; text becomes text.
@@ -73,8 +63,7 @@ def signs(y: Any) -> tuple[np.ndarray, np.ndarray]:
             f"y holds one class only, {classes[0]}: a vote needs points of two classes to learn from. Check how the "
             "sample was drawn or split; a stratified split keeps all classes"
         )
-    labels = one_against_rest(numbers, classes.size)
-    return classes, labels[1] if classes.size == 2 else labels
+    return classes, 2.0 * numbers - 1 if classes.size == 2 else numbers.astype(float)
 
 
 def source_rows(sample_domain: Any, count: int) -> np.ndarray:
@@ -101,75 +90,25 @@ def seed_of(random_state: Any) -> int:
     return int(check_random_state(random_state).randint(2**31 - 1))
 
 
-def listed(name: str, given: Given, default: Callable[[], Sequence[float] | np.ndarray]) -> np.ndarray:
-    """The grid of one parameter: the number given, the numbers given, or the default."""
-    values = np.atleast_1d(np.asarray(default() if given is None else check_numbers(name, given), dtype=float))
+def listed(name: str, given: Given) -> np.ndarray:
+    """The numbers of a parameter to choose from, one or several."""
+    values = np.atleast_1d(np.asarray(check_numbers(name, given), dtype=float))
     if values.ndim != 1 or not values.size or not np.all(np.isfinite(values)) or np.any(values < 0):
         raise ValueError(f"{name} must be a number above 0, a list of them, or None to be chosen; it is {given!r}")
     return values
 
 
-def margin_list(margin: Given, unit: MarginUnit, default: Sequence[float] = MARGIN_FRACTIONS) -> np.ndarray:
-    """The margins to choose from; fractions of mu_max unless absolute ones are given."""
-    return check_margins(listed("margin", margin, lambda: default), unit, "margin")
+def fold_count(folds: int | None, labels: np.ndarray) -> int | None:
+    """The folds given, or as many as the smallest class has points; None to leave it to the fit."""
+    smallest = int(np.min(np.unique(labels, return_counts=True)[1]))
+    return None if folds is None or smallest < 2 else min(check_count("folds", folds, 2), smallest)
 
 
-def voter_grid(voters: VoterKind, gamma: Given, points: np.ndarray) -> FamilyGrid:
-    """The families to choose from, of one gamma, of those listed, or of those that suit the points by default."""
-    return family_grid(voters, None if gamma is None else np.atleast_1d(check_numbers("gamma", gamma)), points, "gamma")
-
-
-def fold_count(folds: int | None, labels: np.ndarray, grid: int) -> int:
-    """How many folds: none with one point of the grid; no more than the smallest class has points, but two at least.
-
-    A fold may then have to do without one class.
-    """
-    default = FOLDS if labels.ndim == 1 else FOLDS_OF_MORE
-    count = check_count("folds", default if folds is None else folds, 2)
-    smallest = int(np.min(np.unique(class_numbers(labels), return_counts=True)[1]))
-    return max(2, min(count, smallest)) if grid > 1 else 0
-
-
-def draw_count(draws: int | None, usual: int, points: int) -> int:
-    """How many matchings: those given, or the usual number; fewer for many points, which average by themselves.
-
-    Example:
-      >>> [draw_count(None, 16, points) for points in (300, 3000, 6000, 100_000)], draw_count(5, 16, 100_000)
-      ([16, 16, 8, 4], 5)
-    """
-    return check_count("draws", max(usual // 4, min(usual, _DRAWN // points)) if draws is None else draws, 1)
-
-
-def chosen(sweeps: Sequence[Sweep], criterion: str | Criterion) -> Choice:
-    """The best point of the grid, for all classes; with one point there is nothing to choose, and its score is NaN."""
-    sweep = sweeps[0]
+def named_criterion(criterion: str | Criterion) -> Criterion:
+    """A criterion by its name, or a function as it is."""
     if isinstance(criterion, str) and criterion not in CRITERIA:
         raise ValueError(f"criterion must be one of {', '.join(CRITERIA)}, or a function; it is {criterion!r}")
-    if not np.any(sweep.status == Status.SOLVED):
-        raise ValueError(_no_solution(sweeps))
-    if sweep.status.size == 1:
-        point = float(sweep.radii[0]), float(sweep.gammas[0]), float(sweep.margins[0])
-        return Choice(*point, sweep.margin_unit, (0, 0, 0), np.nan, np.full((1, 1, 1), np.nan))
-    scores = class_scores(sweeps, CRITERIA[criterion] if isinstance(criterion, str) else criterion)
-    if not np.any(np.isfinite(scores)):
-        raise ValueError(
-            "no point of the grid could be learnt without every one of the folds: give larger radii, smaller margins, "
-            "or fewer folds"
-        )
-    return choose(sweep, scores)
-
-
-def _no_solution(sweeps: Sequence[Sweep]) -> str:
-    """Why nothing was solved, and what to do about it."""
-    sweep, mu_max = sweeps[0], np.min([one.mu_max for one in sweeps], axis=0)
-    if np.all(sweep.status == Status.INFEASIBLE):
-        return (
-            f"margin {sweep.margins.min():g} is above the largest that these labels allow, "
-            f"{np.nanmax(mu_max):.4g}: give a smaller one, a fraction of it (margin_unit='fraction'), or "
-            "margin=None to have it chosen"
-        )
-    reasons = "; ".join(Status(int(code)).sentence for code in np.unique(sweep.status))
-    return f"MinCq found no vote: {reasons}. Give other margins or gammas, or scale the features"
+    return CRITERIA[criterion] if isinstance(criterion, str) else criterion
 
 
 def number(value: Any) -> Any:
@@ -182,34 +121,40 @@ def number(value: Any) -> Any:
 class VoteClassifier(ClassifierMixin, BaseEstimator):
     """Prediction by a fitted vote of two classes, or by one for each class, ``model_``."""
 
+    voters: VoterKind
+    gamma: Given
+    margin: Given
+    margin_unit: MarginUnit
+    most_voters: int
+    random_state: Any
     keep_sweep: bool
 
-    def _learnt(self, model: PVMinCq, choice: Choice, sweep: Any) -> None:
+    def _grid(self, points: np.ndarray) -> dict[str, Any]:
+        """The options that all fits have, under their names; errors are by the parameters' own."""
+        grid: dict[str, Any] = {"voters": self.voters, "most_voters": self.most_voters, "margin_unit": self.margin_unit}
+        if self.margin is not None:
+            grid["margins"] = check_margins(listed("margin", self.margin), self.margin_unit, "margin")
+        if self.gamma is not None:
+            grid["gammas"] = np.atleast_1d(check_numbers("gamma", self.gamma))
+        family_grid(self.voters, grid.get("gammas"), points, "gamma")
+        return grid | {"seed": seed_of(self.random_state)}
+
+    def _fit_one_domain(self, task: Domains, criterion: str | Criterion, folds: int | None) -> ValidatedFit:
+        """On one domain every point is its own match."""
+        options = self._grid(task.source) | {"folds": fold_count(folds, task.labels)}
+        return fit_mincq_validated(task.source, task.labels, criterion=named_criterion(criterion), **options)
+
+    def _learnt(self, fit: ValidatedFit) -> None:
         """Names the results that all classifiers have."""
-        model = model._replace(classes=ClassNames(self.classes_.tolist()))
-        self.model_, self.choice_, self.sweep_ = model, choice, sweep if self.keep_sweep else None
+        model = fit.model._replace(classes=ClassNames(self.classes_.tolist()))
+        self.model_, self.choice_, self.sweep_ = model, fit.choice, fit.sweep if self.keep_sweep else None
         self.weights_ = np.asarray(model.weights)
         self.centers_ = model.centers
         # A committee has no gamma of its own, and voters may have none.
-        self.gamma_ = None if model.kkt_residual is None or np.isnan(choice.gamma) else choice.gamma
+        self.gamma_ = None if model.kkt_residual is None or np.isnan(fit.choice.gamma) else fit.choice.gamma
         self.margin_, self.mu_max_ = number(model.margin), number(model.mu_max)
         self.margin_fraction_ = None if self.mu_max_ is None else self.margin_ / self.mu_max_
         self.c_bound_, self.kkt_residual_ = number(model.c_bound), number(model.kkt_residual)
-
-    def _chosen(self, sweep: Sweep, labels: np.ndarray, criterion: str | Criterion) -> tuple[PVMinCq, Choice, Any]:
-        """The vote at the best point of the grid, that point, and the grid, or those of each class."""
-        sweeps = (sweep,) if labels.ndim == 1 else check_matched(by_class(sweep, labels), self.classes_)
-        choice = chosen(sweeps, criterion)
-        return class_model(sweeps, choice.grid_index), choice, sweep if labels.ndim == 1 else sweeps
-
-    def _own(self, task: Domains, criterion: str | Criterion, folds: int | None) -> Any:
-        """What `_chosen` finds on one domain, on which every point is its own match."""
-        given: Any = self
-        margins = margin_list(given.margin, given.margin_unit)
-        voters = voter_grid(given.voters, given.gamma, task.source)
-        count, seed = fold_count(folds, task.labels, margins.size * voters.values.size), seed_of(given.random_state)
-        options = GridOptions(voters, margins, given.margin_unit, given.most_voters, count, seed=seed)
-        return self._chosen(own_grid(task.source, task.labels, options), task.labels, criterion)
 
     def _one_domain(self, X: Any, y: Any) -> Domains:
         """Checks a sample of one domain, and learns the names of features and classes."""
@@ -267,3 +212,115 @@ class VoteClassifier(ClassifierMixin, BaseEstimator):
         total = np.sum(1 + vote, axis=1, keepdims=True)
         # No voter has anything to say for any class.
         return np.divide(1 + vote, total, out=np.full_like(vote, 1 / vote.shape[1]), where=total > 0)
+
+
+def one_form(init: Callable[..., None]) -> Callable[..., None]:
+    """A constructor that says where to go if it is told a form, as in version 0.2; its signature is the same."""
+
+    @functools.wraps(init)
+    def checked(self: Any, *arguments: Any, **parameters: Any) -> None:
+        if "form" in parameters:
+            raise ValueError(
+                f"form is no parameter of {type(self).__name__}; it is {parameters['form']!r}. Take PVMinCqClassifier "
+                "for the paper's form ('label'), and PVTransportClassifier for the one that moves source points "
+                "('transport')"
+            )
+        init(self, *arguments, **parameters)
+
+    return checked
+
+
+class AdaptedClassifier(VoteClassifier):
+    """A classifier that learns from a labelled source domain and a target domain without labels."""
+
+    radius: Given
+    radius_unit: RadiusUnit
+    draws: int | None
+    metric: Metric
+
+    # Metadata routing: pipelines and searches hand the domains on to `fit` without being asked.
+    __metadata_request__fit = {"sample_domain": True}  # noqa: RUF012
+
+    def fit(self, X: Any, y: Any, sample_domain: Any = None) -> Any:
+        """Learns the vote.
+
+        Args:
+          X: points of both domains ``[m, d]``, dense.
+          y: labels ``[m]``; those of target rows are not read.
+          sample_domain: 0 or above for source rows, below 0 for target rows ``[m]``; None if there is one domain.
+
+        Returns: the classifier itself.
+        """
+        if sample_domain is None:
+            task = self._one_domain(X, y)
+            self._warn_of_masks()
+            return self._named(task)
+        X = validate_data(self, X, dtype=np.float64)
+        source = source_rows(sample_domain, len(X))
+        if y is None or np.shape(y)[:1] != (len(X),):
+            raise ValueError(
+                f"y must have one entry per row of X ({len(X)}), whatever it is for target rows; its shape is "
+                f"{np.shape(y)}"
+            )
+        # Taken out first: in one array, text or NaN in target rows would turn the source's labels into text or floats.
+        known = (
+            [label for label, kept in zip(y, source) if kept] if isinstance(y, list | tuple) else np.asarray(y)[source]
+        )
+        self.classes_, labels = signs(known)
+        return self._named(Domains(X[source], labels, X[~source], False))
+
+    def fit_domains(self, Xs: Any, ys: Any, Xt: Any) -> Any:
+        """Learns the vote from two samples.
+
+        Args:
+          Xs: source points ``[m_s, d]``, dense.
+          ys: their labels ``[m_s]``.
+          Xt: target points ``[m_t, d]``.
+
+        Returns: the classifier itself.
+        """
+        Xs, ys = validate_data(self, Xs, ys, dtype=np.float64)
+        Xt = validate_data(self, Xt, dtype=np.float64, reset=False)
+        self.classes_, labels = signs(ys)
+        return self._named(Domains(Xs, labels, Xt, False))
+
+    @abc.abstractmethod
+    def _fit(self, task: Domains) -> ValidatedFit:
+        """What a subclass learns from a checked task."""
+
+    def _warn_of_masks(self) -> None:
+        """Warns of labels that look as skada masks those of target rows, where nobody said which rows these are."""
+        classes = self.classes_
+        if len(classes) > 2 and np.issubdtype(classes.dtype, np.number) and classes[0] == -1 and classes[1] >= 0:
+            warnings.warn(
+                f"y holds -1 beside {len(classes) - 1} other classes, and there is no sample_domain: all rows are one "
+                "domain then, -1 is a class, and nothing is adapted. If -1 masks the labels of target rows, pass "
+                "sample_domain, 0 or above for source rows and below 0 for target rows",
+                UserWarning,
+                stacklevel=3,
+            )
+
+    def _named(self, task: Domains) -> Any:
+        """Learns, and names the results."""
+        try:
+            fit = self._fit(task)
+        except UnlabelledClass as error:
+            raise UnlabelledClass(error.numbers, self.classes_.tolist()) from error
+        model = fit.model
+        self._learnt(fit)
+        self.adapted_, self.shift_ = fit.adapted and not task.single, fit.shift
+        self.criterion_ = fit.choice.scores
+        self.source_, self.source_labels_, self.target_ = task.source, task.labels, task.target
+        self.radius_, self.pv_, self.pairs_ = number(model.radius), float(model.pv), model.pairs
+        self.self_labels_, self.self_label_weights_ = np.asarray(model.labels), np.asarray(model.label_weights)
+        return self
+
+    def _domain_grid(self, task: Domains) -> dict[str, Any]:
+        """`_grid`, and the options of the matching."""
+        grid = self._grid(task.target) | {"metric": self.metric, "radius_unit": self.radius_unit, "draws": self.draws}
+        if self.radius is not None:
+            radii = listed("radius", self.radius)
+            if self.radius_unit != "pv" and np.any(radii == 0):
+                raise ValueError(f"radius must be above 0; it is {self.radius!r}")
+            grid["radii"] = radii
+        return grid

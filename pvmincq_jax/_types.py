@@ -2,7 +2,9 @@
 
 import contextlib
 import enum
-from typing import Any, Literal
+import inspect
+from collections.abc import Callable
+from typing import Any, Literal, TypeVar
 
 import jax
 import numpy as np
@@ -12,6 +14,7 @@ __all__: list[str] = []
 Array = jax.Array
 ArrayLike = jax.Array | np.ndarray | float | int
 MarginUnit = Literal["fraction", "absolute"]
+_Function = TypeVar("_Function", bound=Callable)
 RadiusUnit = Literal["pv", "bottleneck", "absolute"]
 
 
@@ -70,6 +73,31 @@ def common_dtype(*arrays: ArrayLike) -> np.dtype:
     floats = [kind for kind in kinds if np.issubdtype(kind, np.floating)]
     narrow = bool(floats) and all(kind.itemsize <= 4 for kind in floats)
     return np.dtype(np.float32 if narrow else np.float64)
+
+
+def takes_options_of(other: Callable) -> Callable[[_Function], _Function]:
+    """A decorator for functions that hand keywords on to another one: their signature shows them.
+
+    Example:
+      >>> def scale(x, *, factor=2.0, offset=0.0):
+      ...     return factor * x + offset
+      >>> @takes_options_of(scale)
+      ... def scale_twice(x, *, offset=1.0, **options):
+      ...     return scale(scale(x, **options), offset=offset)
+      >>> inspect.signature(scale_twice)
+      <Signature (x, *, offset=1.0, factor=2.0)>
+    """
+
+    def mark(function: _Function) -> _Function:
+        signature = inspect.signature(function)
+        parameters = [one for one in signature.parameters.values() if one.kind is not inspect.Parameter.VAR_KEYWORD]
+        for name, one in inspect.signature(other).parameters.items():
+            if one.kind is inspect.Parameter.KEYWORD_ONLY and name not in signature.parameters:
+                parameters.append(one)
+        function.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+        return function
+
+    return mark
 
 
 def precision(dtype: np.dtype) -> contextlib.AbstractContextManager:

@@ -9,30 +9,116 @@ They need scikit-learn, which nothing else does on import but `pvmincq_jax.score
 'pvmincq-jax[sklearn]'``.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from pvmincq_jax._one_domain import MinCqClassifier
-from pvmincq_jax._sklearn import Domains, Given, draw_count, fold_count, margin_list, seed_of, voter_grid
-from pvmincq_jax._two_domains import AdaptedClassifier, one_form
+from pvmincq_jax._sklearn import (
+    AdaptedClassifier,
+    Domains,
+    Given,
+    VoteClassifier,
+    fold_count,
+    named_criterion,
+    one_form,
+)
 from pvmincq_jax._types import MarginUnit, RadiusUnit
-from pvmincq_jax.adaptation.class_grids import fit_transport_classes
-from pvmincq_jax.adaptation.committee import PART
-from pvmincq_jax.adaptation.moved_criteria import at_rest, transport_criterion
-from pvmincq_jax.adaptation.moves import Moves
-from pvmincq_jax.adaptation.options import GridOptions
-from pvmincq_jax.adaptation.ratio import Ratio
-from pvmincq_jax.adaptation.seats import MOST_VOTERS, Centers
-from pvmincq_jax.adaptation.sweeps import label_grid
-from pvmincq_jax.adaptation.transport_sweeps import MARGIN_FRACTIONS as MOVED_FRACTIONS
-from pvmincq_jax.adaptation.validate import fit_transport_validated
-from pvmincq_jax.matching.curve import PV_LEVELS
+from pvmincq_jax.adaptation.choice import TOP_FRACTION
+from pvmincq_jax.adaptation.transport_criteria import transport_criterion
+from pvmincq_jax.adaptation.validate import Ratio, ValidatedFit, fit_transport_validated, fit_validated
 from pvmincq_jax.matching.space import Metric
+from pvmincq_jax.voting.centers import MOST_VOTERS, CenterKind
 from pvmincq_jax.voting.families import VoterKind
 
 __all__ = ["MinCqClassifier", "PVMinCqClassifier", "PVTransportClassifier"]
+
+
+class MinCqClassifier(VoteClassifier):
+    """The majority vote of least C-bound, on one domain (Algorithm 1).
+
+    Args:
+      voters: "rbf" for Gaussian kernels exp(-gamma |x - c|^2) on the training points, "stumps" for decision stumps, a
+        list of functions from points to values in [-1, 1], a family such as `pvmincq_jax.StumpVoters`, several, or a
+        function from a value to one; see `pvmincq_jax.Voters`.
+      gamma: of the kernels; a number, a list to choose from, or None for 1/2, 2 and 8 over the median squared distance.
+        Of other voters, the values that families are made of, see `pvmincq_jax.sweep`.
+      margin: mu; a number, a list to choose from, or None for a list.
+      margin_unit: "fraction" of the largest margin that the sample allows, in (0, 1], or "absolute".
+      most_voters: how many kernels at most; see `pvmincq_jax.pv_mincq`.
+      folds: of the cross-validation that chooses what is not given; fewer if the smallest class has fewer points. None
+        for 5, or 2 with more than two classes. Ties go to the smallest gamma, then to the largest margin.
+      random_state: of the folds: a seed, a `numpy.random.RandomState`, or None.
+      keep_sweep: whether the whole grid stays with the classifier, and is pickled with it.
+
+    Attributes:
+      classes_: the classes. With c > 2 of them there is a vote for each against the rest, in which the class weighs as
+        much as all others together, and what is one number here is ``[c]``.
+      n_features_in_: d; and ``feature_names_in_`` where the features have names.
+      weights_: signed weights of the voters ``[n]``; the paper's Q is (weights_ + 1/n) / 2. With more than two classes
+        ``[c, n]``, each row scaled to the smallest of the classes' margins.
+      model_: all of it as a `pvmincq_jax.PVMinCq`, for `pvmincq_jax.save_model`; ``model_.voters`` are the voters.
+      centers_: of the kernels ``[n, d]``, or None.
+      gamma_: of the kernels, or the value that the family was made of, chosen or given; None if there is none.
+      margin_: mu, absolute; ``margin_fraction_`` is mu / mu_max. With more than two classes all have the smallest of
+        their margins.
+      mu_max_: the largest margin that the sample allows.
+      c_bound_: the C-bound on the training sample.
+      kkt_residual_: how far the weights are from optimal, relative.
+      choice_, sweep_: the chosen point and all figures, a `pvmincq_jax.Choice` and a `pvmincq_jax.Sweep`; the sweep is
+        None without ``keep_sweep``.
+      cv_risk_: mean risk on the folds left out ``[g, k]``, NaN if there was nothing to choose.
+      gammas_, margins_: what it was chosen from ``[g]``, ``[k]``.
+
+    Example:
+      >>> import numpy as np
+      >>> from pvmincq_jax.estimators import MinCqClassifier
+      >>> X = np.random.default_rng(0).normal(size=(40, 2))
+      >>> y = np.where(X[:, 0] > 0, "right", "left")
+      >>> model = MinCqClassifier(margin=0.2).fit(X, y)
+      >>> print(model.predict([[2.0, 0.0], [-2.0, 0.0]]), round(model.margin_fraction_, 3))
+      ['right' 'left'] 0.2
+      >>> print(model.score(X, y) > 0.95, model.kkt_residual_ < 1e-7)
+      True True
+    """
+
+    def __init__(
+        self,
+        voters: VoterKind = "rbf",
+        *,
+        gamma: Given = None,
+        margin: Given = None,
+        margin_unit: MarginUnit = "fraction",
+        most_voters: int = MOST_VOTERS,
+        folds: int | None = None,
+        random_state: Any = 0,
+        keep_sweep: bool = True,
+    ) -> None:
+        """Keeps the parameters; `fit` checks them."""
+        self.voters = voters
+        self.gamma = gamma
+        self.margin = margin
+        self.margin_unit = margin_unit
+        self.most_voters = most_voters
+        self.folds = folds
+        self.random_state = random_state
+        self.keep_sweep = keep_sweep
+
+    def fit(self, X: Any, y: Any) -> "MinCqClassifier":
+        """Learns the vote.
+
+        Args:
+          X: points ``[m, d]``, dense.
+          y: labels ``[m]`` of two classes or more.
+
+        Returns: the classifier itself.
+        """
+        task = self._one_domain(X, y)
+        fit = self._fit_one_domain(task, "rs", self.folds)
+        self._learnt(fit)
+        self.cv_risk_ = fit.choice.scores[0]
+        self.gammas_, self.margins_ = None if np.isnan(fit.sweep.gammas[0]) else fit.sweep.gammas, fit.sweep.margins
+        return self
 
 
 class PVMinCqClassifier(AdaptedClassifier):
@@ -61,8 +147,7 @@ class PVMinCqClassifier(AdaptedClassifier):
       draws: how many random maximum matchings are averaged; 1 for the paper's single one. None for 16, and fewer from
         3 000 points on: down to a quarter at four times as many.
       criterion: what is minimised over the grid: "label_criterion" (None), "rs_pv_cbound", "rs_pv" (the paper's),
-        "rs_pv_risk", "rs", or a function from a `pvmincq_jax.Sweep` to scores. With more than two classes a function
-        gets the grid of each class against the rest, and half the sum of its scores counts.
+        "rs_pv_risk", "rs", or a function from a `pvmincq_jax.Sweep` to scores, see `pvmincq_jax.fit_validated`.
       voters: "rbf" for Gaussian kernels, "stumps" for ten decision stumps per feature, a list of functions from points
         to values in [-1, 1], a family such as `pvmincq_jax.StumpVoters`, several, or a function from a value to one;
         see `pvmincq_jax.Voters`.
@@ -80,7 +165,8 @@ class PVMinCqClassifier(AdaptedClassifier):
         class weighs as much as all others together, and one radius, gamma and margin for all; labels and weights below
         have c rows, and mu, mu_max, C-bound and residual are ``[c]``.
       n_features_in_: d; and ``feature_names_in_`` where the features have names.
-      source_, source_labels_: the source sample as it was learnt from ``[m_s, d]``, ``[m_s]`` in {-1, +1}.
+      source_, source_labels_: the source sample as it was learnt from ``[m_s, d]``; labels ``[m_s]``
+        are -1 and +1, or numbers of more than two classes.
       target_: the target sample ``[m_t, d]``.
       pairs_: who carried its label to whom: rows of ``source_``, rows of ``target_``, share of the draws.
       pv_: the perturbed variation at the radius.
@@ -93,8 +179,7 @@ class PVMinCqClassifier(AdaptedClassifier):
       margin_fraction_: margin_ / mu_max_.
       criterion_: its value over the grid ``[r, g, k]``; NaN if there was nothing to choose.
       choice_: the chosen point, a `pvmincq_jax.Choice`.
-      sweep_: all figures of the grid, a `pvmincq_jax.Sweep`; or one for each class, of how far it is ahead of the best
-        other one. None without ``keep_sweep``.
+      sweep_: all figures of the grid, a `pvmincq_jax.Sweep`; None without ``keep_sweep``.
       c_bound_: of the vote on the points that it learnt from.
       kkt_residual_: how far the weights are from optimal, relative.
       weights_: of the voters ``[n]``, or ``[c, n]``, each row scaled to the smallest of the classes' margins.
@@ -133,7 +218,7 @@ class PVMinCqClassifier(AdaptedClassifier):
         draws: int | None = None,
         criterion: str | Callable[[Any], np.ndarray] | None = None,
         voters: VoterKind = "rbf",
-        centers: Centers = "target",
+        centers: CenterKind = "target",
         most_voters: int = MOST_VOTERS,
         metric: Metric = "euclidean",
         folds: int | None = None,
@@ -156,18 +241,12 @@ class PVMinCqClassifier(AdaptedClassifier):
         self.random_state = random_state
         self.keep_sweep = keep_sweep
 
-    def _fit(self, task: Domains) -> "PVMinCqClassifier":
+    def _fit(self, task: Domains) -> ValidatedFit:
         criterion = "label_criterion" if self.criterion is None else self.criterion
         if task.single:
-            return self._named(task, *self._own(task, criterion, self.folds))
-        margins = margin_list(self.margin, self.margin_unit)
-        voters = voter_grid(self.voters, self.gamma, task.target)
-        radii = self._radii(task, PV_LEVELS, "pv")
-        draws, seed = draw_count(self.draws, 16, len(task.target)), seed_of(self.random_state)
-        folds = fold_count(self.folds, task.labels, margins.size * voters.values.size * radii.size)
-        options = GridOptions(voters, margins, self.margin_unit, self.most_voters, folds, draws, seed)
-        sweep = label_grid(task.source, task.labels, task.target, radii, self.centers, self.metric, options)
-        return self._named(task, *self._chosen(sweep, task.labels, criterion))
+            return self._fit_one_domain(task, criterion, self.folds)
+        options = self._domain_grid(task) | {"centers": self.centers, "folds": fold_count(self.folds, task.labels)}
+        return fit_validated(*task[:3], criterion=named_criterion(criterion), **options)
 
 
 class PVTransportClassifier(AdaptedClassifier):
@@ -190,22 +269,20 @@ class PVTransportClassifier(AdaptedClassifier):
       draws: how many random maximum matchings are averaged. None for 64, and fewer from 750 points on: down to a
         quarter at four times as many.
       criterion: what is minimised over the grid: None for `pvmincq_jax.transport_criterion`, or a function from a
-        `pvmincq_jax.TransportSweep` to scores; with more than two classes as in `PVMinCqClassifier`.
+        `pvmincq_jax.Sweep` to scores.
       most_voters: how many kernels at most, on the moved points; see `pvmincq_jax.pv_mincq`.
-      own_scale: whether the grid also holds maps that bring each feature to the target's mean and deviation first,
+      match_moments: whether the grid also holds maps that bring each feature to the target's mean and deviation first,
         which suits domains that differ in units, offsets or size, class by class alike; None: unless radii are given.
-      even: whether the smaller sample is repeated to the size of the larger one.
+      equal_sizes: whether the smaller sample is repeated to the size of the larger one.
       ratio: the share of ``classes_[1]`` in the target, or with more than two classes the shares of all ``classes_``;
-        "source" if they are those of the source; or "estimated", see `pvmincq_jax.fit_transport_validated`; of more
-        than two classes they are then those of the source unless the ratio alone explains the target.
-      part: of the grid that votes, see `pvmincq_jax.committee`; None for the best point alone.
+        "source" if they are those of the source; or "estimated", see `pvmincq_jax.fit_transport_validated`.
+      top_fraction: of the grid that votes, see `pvmincq_jax.committee`; None for the best point alone.
 
     Attributes:
       adapted_: whether the best point of the grid adapts; False with one domain, or where the source as it is was
         judged best, or explains the target.
       shift_: what has changed, a `pvmincq_jax.Shift`: a ``sentence``, the class shares and p-value in ``label_shift``,
-        the subspace in ``map``. None with one domain, and where the criterion, radius, metric or own_scale was given.
-      sweep_: all figures of the grid, a `pvmincq_jax.TransportSweep`, or one for each class.
+        the subspace in ``map``. None with one domain, and where criterion, radius, metric or match_moments were given.
       self_labels_, self_label_weights_: the labels of the moved source points ``[m_s]``, and how far each counts.
       radius_, gamma_, mu_max_, margin_fraction_, kkt_residual_: None for a committee of several votes; the radius and
         gamma of its best member are in ``choice_``.
@@ -242,10 +319,10 @@ class PVTransportClassifier(AdaptedClassifier):
         metric: Metric = "euclidean",
         random_state: Any = 0,
         keep_sweep: bool = True,
-        own_scale: bool | None = None,
-        even: bool = True,
-        ratio: Ratio | Sequence[float] = "source",
-        part: float | None = PART,
+        match_moments: bool | None = None,
+        equal_sizes: bool = True,
+        ratio: Ratio = "source",
+        top_fraction: float | None = TOP_FRACTION,
     ) -> None:
         """Keeps the parameters; `fit` checks them."""
         self.radius = radius
@@ -260,47 +337,21 @@ class PVTransportClassifier(AdaptedClassifier):
         self.metric = metric
         self.random_state = random_state
         self.keep_sweep = keep_sweep
-        self.own_scale = own_scale
-        self.even = even
+        self.match_moments = match_moments
+        self.equal_sizes = equal_sizes
         self.ratio = ratio
-        self.part = part
+        self.top_fraction = top_fraction
 
-    def _fit(self, task: Domains) -> "PVTransportClassifier":
-        self.shift_ = None
+    def _fit(self, task: Domains) -> ValidatedFit:
         if task.single:
-            return self._named(task, *self._own(task, "label_criterion", None))
+            return self._fit_one_domain(task, "label_criterion", None)
         criterion = transport_criterion if self.criterion is None else self.criterion
         if not callable(criterion):
-            raise ValueError(f"criterion must be None or a function of a TransportSweep; it is {criterion!r}")
-        voters = voter_grid(self.voters, self.gamma, task.target)
-        margins = margin_list(self.margin, self.margin_unit, MOVED_FRACTIONS)
-        radii = None if self.radius is None else self._radii(task, (), self.radius_unit)
-        draws, seed = draw_count(self.draws, 64, len(task.source)), seed_of(self.random_state)
-        maps: Any = {
-            "own_scale": self.own_scale,
-            "even": self.even,
-            "draws": draws,
-            "seed": seed,
-            "metric": self.metric,
+            raise ValueError(f"criterion must be None or a function of a Sweep; it is {criterion!r}")
+        options = self._domain_grid(task) | {
+            "ratio": self.ratio,
+            "match_moments": self.match_moments,
+            "equal_sizes": self.equal_sizes,
+            "top_fraction": self.top_fraction,
         }
-        judged: Any = {"criterion": criterion, "ratio": self.ratio, "part": self.part}
-        if task.labels.ndim == 2:
-            options = GridOptions(voters, margins, self.margin_unit, self.most_voters, seed=seed)
-            learnt: Any = fit_transport_classes(*task[:3], Moves(radii, **maps), options, names=self.classes_, **judged)
-        else:
-            learnt = fit_transport_validated(
-                task.source,
-                task.labels,
-                task.target,
-                radii=radii,
-                margins=margins,
-                gammas=None if np.isnan(voters.values[0]) else voters.values,
-                voters=self.voters,
-                most_voters=self.most_voters,
-                margin_unit=self.margin_unit,
-                **maps,
-                **judged,
-            )
-        model, choice, sweep, self.shift_ = learnt
-        grid = sweep if task.labels.ndim == 1 else sweep[0]
-        return self._named(task, model, choice, sweep, adapted=not bool(at_rest(grid)[choice.grid_index[0]]))
+        return fit_transport_validated(*task[:3], criterion=criterion, **options)

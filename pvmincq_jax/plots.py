@@ -135,8 +135,8 @@ def plot_criterion(estimator: Any, *, ax: Any = None) -> Any:
     if estimator.sweep_ is None:
         raise ValueError("estimator has not kept its grid: fit it with keep_sweep=True")
     # The classes share radii, margins and PV.
-    sweep = estimator.sweep_ if len(estimator.classes_) == 2 else estimator.sweep_[0]
-    scaled = [bool(one.own_scale) for one in getattr(sweep, "transports", ())] or [False] * len(sweep.radii)
+    sweep = estimator.sweep_
+    scaled = [bool(one.match_moments) for one in sweep.transports] or [False] * len(sweep.radii)
     order = np.lexsort((sweep.radii, scaled))
     row, gamma, column = choice.grid_index
     row = int(np.flatnonzero(order == row)[0])

@@ -17,8 +17,7 @@ import numpy as np
 
 from pvmincq_jax._checks import check_count
 from pvmincq_jax._sklearn import seed_of, signs, source_rows
-from pvmincq_jax.adaptation.classes import class_numbers
-from pvmincq_jax.adaptation.resampling import reverse_validation
+from pvmincq_jax.baselines.resampling import reverse_validation
 from pvmincq_jax.matching.matching import perturbed_variation
 from pvmincq_jax.matching.space import Metric
 
@@ -72,7 +71,7 @@ def _split(X: Any, y: Any, sample_domain: Any) -> tuple[np.ndarray, np.ndarray, 
 def _matched_pv(estimator: Any) -> float | None:
     """The PV that a fitted PV-MinCq learnt at, alone or at the end of a pipeline, scikit-learn's or skada's.
 
-    0 where its radius is 0: it has matched nobody, and PV is the price of a matching (see `pvmincq_jax.map_price`).
+    0 where its radius is 0: it has matched nobody, and PV is the price of a matching.
     """
     last = estimator[-1] if isinstance(estimator, Pipeline) else estimator
     model = getattr(last, "base_estimator_", last)
@@ -175,8 +174,8 @@ class ReverseValidationScorer(_DomainScorer):
     """Minus the error of reverse validation, for any classifier, fitted or not (section 3.4).
 
     The scorer makes its own folds of the points it is given and fits clones of the estimator, towards the target and
-    back again, see `pvmincq_jax.reverse_validation`: the labels it judges by are seen by none of the two models. So it
-    is given the whole sample, and a search needs no split of its own: ::
+    back again, see `pvmincq_jax.baselines.resampling.reverse_validation`: the labels it judges by are seen by none of
+    the two models. So it is given the whole sample, and a search needs no split of its own: ::
 
         rows = np.arange(len(X))
         GridSearchCV(estimator, grid, scoring=ReverseValidationScorer(), cv=[(rows, rows)])
@@ -205,8 +204,8 @@ class ReverseValidationScorer(_DomainScorer):
     def score(self, estimator: Any, X: Any, y: Any, sample_domain: Any = None) -> float:
         """What a call returns."""
         x, _, source, known = _split(X, y, sample_domain)
-        classes, rows = signs(known)
-        two = rows.ndim == 1
+        classes, labels = signs(known)
+        two = len(classes) == 2
         # skada tells masked labels by -1; where that is a class of its own, or labels are text, any label will do.
         masked = -1 if np.issubdtype(classes.dtype, np.number) and -1 not in classes else classes[0]
 
@@ -228,5 +227,4 @@ class ReverseValidationScorer(_DomainScorer):
             return against_rest[:, 1] if two else against_rest
 
         folds, seed = check_count("folds", self.folds, 2), seed_of(self.random_state)
-        labels = class_numbers(rows)
         return -float(reverse_validation(fit, decision, x[source], labels, x[~source], [None], folds, seed)[0])

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import pvmincq_jax as pvm
-from pvmincq_jax.baselines import svm
+from pvmincq_jax.baselines import resampling, svm
 from pvmincq_jax.datasets import moons_task
 from pvmincq_jax.estimators import PVMinCqClassifier
 
@@ -57,9 +57,9 @@ def holed(x):
         pvm.fit_validated,
         pvm.fit_transport_validated,
         pvm.learn_map,
-        lambda *task: pvm.cross_validation(svm.fit, svm.decision, *task, svm.GRID[:1]),
-        lambda *task: pvm.reverse_validation(svm.fit, svm.decision, *task, svm.GRID[:1]),
-        lambda *task: pvm.rs_pv_validation(svm.fit, svm.decision, *task, svm.GRID[:1]),
+        lambda *task: resampling.cross_validation(svm.fit, svm.decision, *task, svm.GRID[:1]),
+        lambda *task: resampling.reverse_validation(svm.fit, svm.decision, *task, svm.GRID[:1]),
+        lambda *task: resampling.rs_pv_validation(svm.fit, svm.decision, *task, svm.GRID[:1]),
     ],
 )
 @pytest.mark.parametrize(

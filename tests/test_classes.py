@@ -8,14 +8,12 @@ from sklearn.neighbors import KNeighborsClassifier, NearestNeighbors
 
 import pvmincq_jax as pvm
 from pvmincq_jax._samples import fold_numbers
-from pvmincq_jax.adaptation.class_grids import by_class, class_scores
-from pvmincq_jax.adaptation.classes import ahead, as_heavy, one_against_rest
-from pvmincq_jax.adaptation.options import GridOptions
-from pvmincq_jax.adaptation.own import own_grid
+from pvmincq_jax.adaptation.criteria import scores_of
+from pvmincq_jax.adaptation.label import mincq_sweep
 from pvmincq_jax.estimators import MinCqClassifier, PVMinCqClassifier, PVTransportClassifier
 from pvmincq_jax.plots import plot_criterion, plot_transfer
 from pvmincq_jax.scorers import ReverseValidationScorer, RsPvScorer
-from pvmincq_jax.voting.families import family_grid
+from pvmincq_jax.voting.classes import ahead, balance_classes, one_against_rest
 from tests.problems import clarabel_objective
 
 NAMES = np.array(["ash", "beech", "cedar", "date"])
@@ -44,7 +42,11 @@ def adapted(request, task):
     """One vote for each class: that of the chosen point alone."""
     source, numbers, target, _ = task
     label = request.param == "label"
-    model = PVMinCqClassifier(**GRID, draws=4, folds=2) if label else PVTransportClassifier(**GRID, draws=4, part=None)
+    model = (
+        PVMinCqClassifier(**GRID, draws=4, folds=2)
+        if label
+        else PVTransportClassifier(**GRID, draws=4, top_fraction=None)
+    )
     return model.fit_domains(source, NAMES[numbers], target)
 
 
@@ -59,7 +61,7 @@ def test_it_adapts_and_predicts_the_largest_vote(task, adapted):
     np.testing.assert_array_equal(np.argsort(chances, axis=1), np.argsort(votes, axis=1))
     assert adapted.predict(np.full((1, 2), 1e6)) == "ash"
     row, gamma, column = adapted.choice_.grid_index
-    leads = np.stack([sweep.target_values[row, gamma, column] for sweep in adapted.sweep_])
+    leads = np.stack([sweep.target_values[row, gamma, column] for sweep in adapted.sweep_.each_class()])
     np.testing.assert_array_equal(NAMES[np.argmax(leads, axis=0)], adapted.predict(target))
     np.testing.assert_array_equal(np.sum(leads > 0, axis=0), 1)
 
@@ -95,9 +97,9 @@ def test_weights_are_those_of_each_class_against_the_rest(task, adapted):
 def test_a_committee_of_several_classes_is_the_mean_of_its_members(task):
     """Of each class the same members sit in it, every one in units of its margin and of its mean lead."""
     source, numbers, target, truth = task
-    given = {**GRID, "draws": 4, "own_scale": False}
-    model = PVTransportClassifier(**given, part=1.0).fit_domains(source, NAMES[numbers], target)
-    sweeps, scores = model.sweep_, model.criterion_
+    given = {**GRID, "draws": 4, "match_moments": False}
+    model = PVTransportClassifier(**given, top_fraction=1.0).fit_domains(source, NAMES[numbers], target)
+    sweeps, scores = model.sweep_.each_class(), model.criterion_
     best = model.choice_.grid_index
     leads = np.stack([sweep.target_values for sweep in sweeps])
     expected, members = np.zeros((60, 4)), 0
@@ -132,7 +134,7 @@ def test_self_labels_are_means_over_the_same_matchings(task):
 def test_half_the_sum_of_the_risks_is_that_of_predictions_without_the_fold(task):
     source, numbers, _, _ = task
     model = MinCqClassifier(margin=MARGINS, gamma=[0.3], folds=2).fit(source, NAMES[numbers])
-    risks = np.sum([sweep.source_risk for sweep in model.sweep_], axis=0)[:, 0, 0] / 2
+    risks = np.sum([sweep.source_risk for sweep in model.sweep_.each_class()], axis=0)[:, 0, 0] / 2
     held = fold_numbers(source, numbers, 2, seed=0)
     for fold, k in np.ndindex(2, 5):
         rest = held != fold
@@ -143,34 +145,59 @@ def test_half_the_sum_of_the_risks_is_that_of_predictions_without_the_fold(task)
 
 
 def test_two_classes_against_each_other_are_the_binary_vote():
+    """Of two classes numbered 0 and 1, each against the rest is the binary vote, with one sign or the other."""
     rng = np.random.default_rng(3)
     numbers = np.arange(40) % 2
     points = rng.normal(size=(40, 2)) + 1.2 * numbers[:, None]
-    labels = one_against_rest(numbers, 2)
-    grid = GridOptions(family_grid("rbf", [0.5, 2.0]), np.array(MARGINS), folds=4)
-    binary = own_grid(points, labels[1], grid)
-    both = by_class(own_grid(points, labels, grid), labels)
-    np.testing.assert_allclose(both[1].weights, binary.weights, atol=1e-12)
-    np.testing.assert_allclose(both[0].weights, -binary.weights, atol=1e-12)
-    np.testing.assert_array_equal(np.sign(both[1].target_values), np.sign(binary.target_values))
+    grid = {"gammas": [0.5, 2.0], "margins": MARGINS, "folds": 4}
+    binary = mincq_sweep(points, 2 * numbers - 1, **grid)
+    both = one_against_rest(numbers, 2)
+    everybody = np.ones((1, 40))
+    labels, weights = balance_classes(both, everybody)
+    np.testing.assert_allclose(weights, 1.0)
+    np.testing.assert_array_equal(labels, both)
+    values = np.stack([-binary.target_values, binary.target_values])
+    np.testing.assert_allclose(np.sign(ahead(values)[1]), np.sign(binary.target_values))
     for criterion in (pvm.rs, pvm.rs_pv, pvm.rs_pv_risk, pvm.label_criterion):
-        np.testing.assert_allclose(class_scores(both, criterion), criterion(binary), atol=1e-9)
+        twice = two_as_classes(binary)
+        np.testing.assert_allclose(criterion(twice), criterion(binary), atol=1e-9)
+
+
+def two_as_classes(binary):
+    """A grid of two classes, written as one with a class axis."""
+
+    def both(field, axis=0, sign=1):
+        return np.stack([sign * field, field], axis=axis)
+
+    same = {name: both(getattr(binary, name)) for name in ("c_bound", "kkt_residual", "mu_max", "self_risk")}
+    signed = {name: both(getattr(binary, name), sign=-1) for name in ("weights", "target_values", "source_labels")}
+    folds = {name: both(getattr(binary, name), axis=1) for name in ("source_risk", "fold_kkt_residual")}
+    labels = tuple(one._replace(labels=both(one.labels, sign=-1)) for one in binary.self_labels)
+    return binary._replace(**same, **signed, **folds, self_labels=labels)
 
 
 def test_criteria_are_those_of_the_predictions(task, adapted):
     _, numbers, target, _ = task
-    said = np.argmax([sweep.target_values for sweep in adapted.sweep_], axis=0)
+    said = np.argmax([sweep.target_values for sweep in adapted.sweep_.each_class()], axis=0)
     near = NearestNeighbors(n_neighbors=8).fit(target).kneighbors(return_distance=False)
-    cut = np.sum([pvm.neighbour_disagreement(sweep, 7) for sweep in adapted.sweep_], axis=0) / 2
+    cut = np.sum([pvm.neighbour_disagreement(sweep, 7) for sweep in adapted.sweep_.each_class()], axis=0) / 2
     expected = np.mean([said[..., near[:, k]] != said for k in range(7)], axis=(0, -1))
     np.testing.assert_allclose(cut, expected, atol=1e-12)
-    scores = class_scores(adapted.sweep_, lambda sweep: sweep.c_bound)
-    np.testing.assert_allclose(scores, np.sum([sweep.c_bound for sweep in adapted.sweep_], axis=0) / 2, atol=1e-12)
+    np.testing.assert_allclose(pvm.neighbour_disagreement(adapted.sweep_, 7), cut, atol=1e-12)
+    scores = scores_of(adapted.sweep_, lambda sweep: sweep.c_bound)
+    np.testing.assert_allclose(
+        scores, np.sum([sweep.c_bound for sweep in adapted.sweep_.each_class()], axis=0) / 2, atol=1e-12
+    )
     if isinstance(adapted, PVTransportClassifier):
-        moved = np.argmax([sweep.moved_values for sweep in adapted.sweep_], axis=0)
-        risk = np.sum([pvm.moved_risk(sweep) for sweep in adapted.sweep_], axis=0) / 2
+        sweep = adapted.sweep_
+        moved = np.empty((*sweep.status.shape, len(numbers)), int)
+        for r, g, k in np.ndindex(sweep.status.shape):
+            votes = sweep.voters[r][g].votes(sweep.transports[r].moved)
+            # In units of the margins, as predictions are made.
+            moved[r, g, k] = np.argmax(votes @ (sweep.weights[:, r, g, k] / sweep.mu_max[:, r, g, None]).T, axis=1)
+        risk = np.sum([sweep.self_risk for sweep in adapted.sweep_.each_class()], axis=0) / 2
         for index in np.ndindex(risk.shape):
-            weights = np.asarray(adapted.sweep_[0].transports[index[0]].weights)
+            weights = np.asarray(sweep.transports[index[0]].weights)
             assert risk[index] == pytest.approx(zero_one_loss(numbers, moved[index], sample_weight=weights), abs=1e-12)
 
 
@@ -181,13 +208,13 @@ def test_shares_of_several_classes_may_be_given():
     shares = np.bincount(numbers[kept]) / len(kept)
     given = {"gamma": [0.3], "draws": 4, "random_state": 0}
     model = PVTransportClassifier(**given, ratio=list(shares)).fit_domains(source, numbers, target)
-    for number, sweep in enumerate(model.sweep_):
+    for number, sweep in enumerate(model.sweep_.each_class()):
         assert sweep.ratio == pytest.approx(shares[number])
         weights = np.asarray(sweep.transports[-1].weights)
         assert np.sum(weights[numbers == number]) == pytest.approx(shares[number] * np.sum(weights), abs=1)
     assert np.mean(model.predict(target) == numbers[kept]) > 0.9
     for ratio in ("even", 0.3, [0.5, 0.5], [0.5, 0.6, -0.1]):
-        with pytest.raises(ValueError, match="3 shares above 0"):
+        with pytest.raises(ValueError, match=r"3 shares above 0|a share for each"):
             PVTransportClassifier(**given, ratio=ratio).fit_domains(source, numbers, target)
 
 
@@ -197,7 +224,7 @@ def test_a_lead_is_above_zero_for_the_prediction_alone():
     np.testing.assert_array_equal(np.argmax(leads[:, :2], axis=0), np.argmax(values[:, :2], axis=0))
     np.testing.assert_array_equal(np.sum(leads > 0, axis=0), [1, 1, 0])
     assert np.all(np.isnan(leads[:, 2]))
-    labels, weights = as_heavy(np.full((1, 3), -1.0), np.ones((1, 3)))
+    labels, weights = balance_classes(np.full((1, 3), -1.0), np.ones((1, 3)))
     assert np.all(labels == -1)
     assert np.all(weights > 0)
 
@@ -231,7 +258,7 @@ def test_a_margin_that_one_class_does_not_allow_is_an_error(task):
     free = MinCqClassifier(margin=0.3, gamma=1.0).fit(source, numbers)
     least, most = np.min(free.mu_max_), np.max(free.mu_max_)
     model = MinCqClassifier(margin=(least + most) / 2, margin_unit="absolute", gamma=1.0)
-    with pytest.raises(ValueError, match=f"largest that these labels allow, {least:.4g}"):
+    with pytest.raises(ValueError, match=f"largest margin that these labels allow is {least:.4g}"):
         model.fit(source, numbers)
 
 

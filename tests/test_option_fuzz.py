@@ -132,13 +132,13 @@ def random_case(seed):
         give("criterion", ["rs", "rs_pv", "rs_pv_cbound", "rs_pv_risk", lambda sweep: sweep.c_bound], odds=0.4)
     if "ransport" in name:
         if many:
-            give("criterion", [lambda sweep: sweep.c_bound, pvm.moved_risk], odds=0.3)
-            give("part", [None, 0.5, 1.0], odds=0.6)
-        give("own_scale", [True, False], odds=0.4)
-        give("even", [True, False], odds=0.4)
+            give("criterion", [lambda sweep: sweep.c_bound, lambda sweep: sweep.self_risk], odds=0.3)
+            give("top_fraction", [None, 0.5, 1.0], odds=0.6)
+        give("match_moments", [True, False], odds=0.4)
+        give("equal_sizes", [True, False], odds=0.4)
         if not estimator:
-            give("identity", [True, False], odds=0.3)
-            if options.get("identity") and not many:
+            give("include_identity" if many else "identity", [True, False], odds=0.3)
+            if options.get("identity"):
                 options[radius] = None
         shares = [float(one) for one in rng.dirichlet(5 * np.ones(classes))]
         ratios = (
@@ -183,7 +183,7 @@ def check_pairs(model, task, options, moved):
         assert moved
         assert float(model.pv) == 1
         return
-    even = moved and options.get("even", True)
+    even = moved and options.get("equal_sizes", True)
     expected = 1 - total / m_s if even else 1 - total / 2 * (1 / m_s + 1 / m_t)
     assert float(model.pv) == pytest.approx(expected, abs=near)
     rows, count = (pairs.source, m_s) if moved else (pairs.target, m_t)
@@ -231,14 +231,14 @@ def check_case(seed):
     if moved:
         points = moved_points(model.pairs, np.asarray(task.source, float), np.asarray(task.target, float))
         if choice is not None:
-            sweep = fit.sweep if not estimator else fit.sweep_ if len(fit.classes_) == 2 else fit.sweep_[0]
+            sweep = fit.sweep_ if estimator else fit.sweep
             places = np.asarray(sweep.transports[choice.grid_index[0]].moved, float)
-            if not (choice.identity and choice.own_scale):
+            if not (choice.identity and choice.match_moments):
                 np.testing.assert_allclose(places, points, atol=1e-9 if exact else 1e-2)
             points = places
             if model.mu_max is not None and options.get("voters") == "stumps":
                 active = sweep.voter_mask[choice.grid_index[0], 0, : np.shape(model.weights)[-1]]
-        elif options.get("identity") and options.get("own_scale"):
+        elif options.get("identity") and options.get("match_moments"):
             # Where the points went is not told by pairs, which there are none.
             return True
         elif options.get("voters") == "stumps" and on_a_threshold(model.voters, points):

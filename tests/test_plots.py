@@ -56,7 +56,7 @@ def test_criterion_frames_the_chosen_point(model):
 @pytest.fixture(scope="module")
 def moved():
     task = moons_task("40", 1004, per_class=16, test_size=20)
-    return PVTransportClassifier(gamma=2.0, draws=3, own_scale=True).fit_domains(
+    return PVTransportClassifier(gamma=2.0, draws=3, match_moments=True).fit_domains(
         task.source, task.source_labels, task.target
     )
 
@@ -67,7 +67,7 @@ def test_a_committee_is_drawn_by_its_best_member(moved):
     def at_the_last(sweep):
         return np.where(np.arange(len(sweep.radii)) == len(sweep.radii) - 1, 1.0, 2.0)[:, None, None] + 0 * sweep.status
 
-    given = {"gamma": 2.0, "margin": [0.3, 0.4, 0.5], "draws": 2, "criterion": at_the_last, "part": 1.0}
+    given = {"gamma": 2.0, "margin": [0.3, 0.4, 0.5], "draws": 2, "criterion": at_the_last, "top_fraction": 1.0}
     model = PVTransportClassifier(**given).fit_domains(moved.source_, moved.source_labels_, moved.source_ + 0.1)
     assert model.radius_ is None
     assert f"radius {model.choice_.radius:.2f}: PV = {model.pv_:.2f}" in plot_transfer(model).get_title()
@@ -80,10 +80,10 @@ def test_nobody_matched_has_no_arrows(moved, scaled, told):
     """Radius 0: the source where it is, or rescaled alone."""
 
     def only(sweep):
-        rows = [float(one.radius) == 0 and bool(one.own_scale) == scaled for one in sweep.transports]
+        rows = [float(one.radius) == 0 and bool(one.match_moments) == scaled for one in sweep.transports]
         return np.where(np.array(rows)[:, None, None], 1.0, 2.0) * np.ones(sweep.status.shape)
 
-    model = PVTransportClassifier(gamma=2.0, draws=2, criterion=only, part=None)
+    model = PVTransportClassifier(gamma=2.0, draws=2, criterion=only, top_fraction=None)
     model.fit_domains(moved.source_, moved.source_labels_, moved.target_)
     assert (model.radius_, model.pv_, model.adapted_) == (0.0, 1.0, scaled)
     ax = plot_transfer(model)
@@ -108,7 +108,7 @@ def test_the_criterion_of_the_transport_form_can_be_read(moved):
     shown = np.ma.filled(ax.images[0].get_array(), np.nan)
     assert shown[row, column] == moved.choice_.score == np.nanmin(shown)
     chosen = names[row]
-    assert chosen == "none" + "*" * moved.choice_.own_scale or chosen.startswith(f"{moved.choice_.radius:.2f} ")
+    assert chosen == "none" + "*" * moved.choice_.match_moments or chosen.startswith(f"{moved.choice_.radius:.2f} ")
     large = copy.copy(moved)
     scores = moved.choice_.scores.copy()
     scores[0, 0, 0] = 1e9

@@ -10,6 +10,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 import pvmincq_jax as pvm
+from pvmincq_jax.baselines import resampling
 from pvmincq_jax.datasets import moons_task
 from pvmincq_jax.estimators import PVMinCqClassifier, PVTransportClassifier
 from pvmincq_jax.scorers import ReverseValidationScorer, RsPvScorer
@@ -158,7 +159,7 @@ def test_reverse_validation_is_the_library_s_own(both):
     def fit(points, point_labels, target, params, seed):
         return SVC(gamma=1.0).fit(points, point_labels)
 
-    expected = pvm.reverse_validation(
+    expected = resampling.reverse_validation(
         fit, lambda model, points: model.predict(points), x[source], labels, x[~source], [None], 3, 0
     )[0]
     score = ReverseValidationScorer(folds=3)(SVC(gamma=1.0), x, y, sample_domain=domain)

@@ -11,6 +11,8 @@ from scipy.sparse.csgraph import maximum_flow
 import pvmincq_jax as pvm
 from experiments.bench.common import PeakMemory, best_seconds, emit, versions
 from pvmincq_jax.datasets import draw_moons
+from pvmincq_jax.matching.curve import PVCurve
+from pvmincq_jax.matching.graph import radius_graph
 
 __all__ = ["add_arguments", "run"]
 
@@ -38,7 +40,7 @@ def _samples(points: int, angle: float, seed: int) -> tuple[np.ndarray, np.ndarr
 
 def _dinic(source: np.ndarray, target: np.ndarray, radius: float) -> int:
     """The plain way with SciPy: the same graph, from the points, as a unit network."""
-    graph = pvm.radius_graph(source, target, radius)
+    graph = radius_graph(source, target, radius)
     sources, targets = graph.source_rows.size, graph.target_rows.size
     begin, end = sources + targets, sources + targets + 1
     # The rows of the network in order, so that no sorting of its own slows the comparison down.
@@ -53,7 +55,7 @@ def _dinic(source: np.ndarray, target: np.ndarray, radius: float) -> int:
 def _dense_row(size: str, repeats: int, seed: int) -> dict[str, Any]:
     points, radius = _DENSE[size]
     source, target = _samples(points, 30.0, seed)
-    edges = pvm.radius_graph(source, target, radius).neighbours.size
+    edges = radius_graph(source, target, radius).neighbours.size
     with PeakMemory() as memory:
         matching = pvm.match(source, target, radius, seed=seed)
     pairs = _dinic(source, target, radius)
@@ -87,7 +89,7 @@ def _sparse_row(size: str, seed: int) -> dict[str, Any]:
     with PeakMemory() as memory:
         matching = pvm.match(source, target, radius, seed=seed)
     seconds = time.perf_counter() - start
-    edges = pvm.radius_graph(source, target, radius).neighbours.size
+    edges = radius_graph(source, target, radius).neighbours.size
     return {
         "row": "sparse",
         "points": points,
@@ -139,7 +141,7 @@ def _radii_row(points: int, cloud: str, repeats: int, seed: int) -> dict[str, An
         },
         repeats,
     )
-    at_levels = pvm.PVCurve(*found["curve"]).at(found["levels"])
+    at_levels = PVCurve(*found["curve"]).at(found["levels"])
     return {
         "row": "radii",
         "cloud": cloud,
@@ -176,7 +178,7 @@ def _draws_row(points: int, draws: int, repeats: int, seed: int) -> dict[str, An
     radius = 0.3
     seconds = best_seconds(
         {
-            "shared": lambda: pvm.draw_matchings(pvm.radius_graph(source, target, radius), draws, seed=seed),
+            "shared": lambda: pvm.draw_matchings(radius_graph(source, target, radius), draws, seed=seed),
             "alone": lambda: [pvm.match(source, target, radius, seed=seed + k) for k in range(draws)],
         },
         repeats,
@@ -184,7 +186,7 @@ def _draws_row(points: int, draws: int, repeats: int, seed: int) -> dict[str, An
     return {
         "row": "draws",
         "points": points,
-        "edges": pvm.radius_graph(source, target, radius).neighbours.size,
+        "edges": radius_graph(source, target, radius).neighbours.size,
         "draws": draws,
         "seconds": seconds["shared"],
         "from_scratch_seconds": seconds["alone"],

@@ -22,6 +22,7 @@ from experiments.bench.solvers import ACCURACY, PEERS, Program, best_way, error,
 from experiments.run.command import amount
 from experiments.run.engine import available_cores
 from pvmincq_jax.datasets import draw_moons
+from pvmincq_jax.voting.factor import VoteFactor
 
 __all__ = ["add_arguments", "run"]
 
@@ -100,7 +101,7 @@ def _compare(n: int, gamma: float, count: int, arguments: argparse.Namespace) ->
 
 
 @jax.jit
-def _shared(votes: jax.Array, labels: jax.Array, factor: pvm.VoteFactor, mu: jax.Array) -> pvm.MinCqSolution:
+def _shared(votes: jax.Array, labels: jax.Array, factor: VoteFactor, mu: jax.Array) -> pvm.MinCqSolution:
     return jax.vmap(lambda margin: pvm.mincq(votes, labels, margin, factor=factor))(mu)
 
 
@@ -142,11 +143,11 @@ def _growth(sizes: list[int], samples: int, gamma: float, margins: int, argument
     emit({"benchmark": "qp_growth", "exponent": float(exponent), "from": sizes[0], "to": sizes[-1]}, arguments.json)
 
 
-def _pad(factor: pvm.VoteFactor, rank: int) -> pvm.VoteFactor:
+def _pad(factor: VoteFactor, rank: int) -> VoteFactor:
     """The same factor at exactly this rank, so that all sizes do the same work a step."""
     left, right = np.asarray(factor.left)[:, :rank], np.asarray(factor.right)[:rank]
     missing = rank - right.shape[0]
-    return pvm.VoteFactor(
+    return VoteFactor(
         jnp.asarray(np.pad(left, ((0, 0), (0, missing)))), jnp.asarray(np.pad(right, ((0, missing), (0, 0))))
     )
 

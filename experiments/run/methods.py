@@ -76,8 +76,8 @@ class Method(NamedTuple):
     weight: float
 
 
-def _module(name: str, room: str = "baselines") -> Any:
-    return importlib.import_module(f"pvmincq_jax.{room}.{name}")
+def _module(name: str) -> Any:
+    return importlib.import_module(f"pvmincq_jax.baselines.{name}")
 
 
 def _library() -> Any:
@@ -90,7 +90,7 @@ def first_best(scores: np.ndarray) -> int:
 
 
 def _fit_baseline(name: str, source: np.ndarray, labels: np.ndarray, target: np.ndarray, seed: int) -> Fitted:
-    module, validations = _module(name), _module("resampling", "adaptation")
+    module, validations = _module(name), _module("resampling")
     validation = getattr(
         validations,
         {"cross": "cross_validation", "reverse": "reverse_validation", "rs_pv": "rs_pv_validation"}[module.VALIDATION],
@@ -164,7 +164,7 @@ def _domain(count: int, sign: int) -> np.ndarray:
 
 
 def _fit_skada(name: str, source: np.ndarray, labels: np.ndarray, target: np.ndarray, seed: int) -> Fitted:
-    adapter, svm, validations = _adapter(name), _module("svm"), _module("resampling", "adaptation")
+    adapter, svm, validations = _adapter(name), _module("svm"), _module("resampling")
     domains = np.concatenate([_domain(len(source), 1), _domain(len(target), -2)])
     adapted = adapter.fit_transform(np.concatenate([source, target]), sample_domain=domains)
     moved, seen = adapted[: len(source)], adapted[len(source) :]

@@ -22,11 +22,13 @@ import numpy as np
 import pvmincq_jax as pvm
 from experiments.run.tasks import PAIRED, SIZES, STUDIED, digits_task, drawn_task, moons_unequal
 from experiments.studies.transport_study import chosen_by, first_criterion, run_rules
+from pvmincq_jax.adaptation.criteria import normalised_cut
+from pvmincq_jax.adaptation.transport_criteria import class_distance, flip_penalty, matching_penalty
 from pvmincq_jax.datasets import DomainTask, moons_task
 
 __all__ = ["RULES", "SETS", "compute", "look", "main"]
 
-Rule = Callable[[pvm.TransportSweep], np.ndarray]
+Rule = Callable[[pvm.Sweep], np.ndarray]
 
 RARER = 4
 ANGLES = ("0", "20", "40", "60", "translation")
@@ -89,27 +91,30 @@ def _rule(
 ) -> Rule:
     """The criterion with other weights, with the gap for all maps, with the plain cut, or with its terms added up."""
 
-    def scores(one: pvm.TransportSweep) -> np.ndarray:
-        cut, prices = (pvm.neighbour_disagreement if plain else pvm.normalised_cut)(one), pvm.map_price(one)
+    def scores(one: pvm.Sweep) -> np.ndarray:
+        cut, prices = (
+            (pvm.neighbour_disagreement if plain else normalised_cut)(one),
+            matching_penalty(one),
+        )
         able = np.isfinite(cut) & np.isfinite(prices)[:, None, None]
-        gaps = np.where(pvm.at_rest(one)[:, None, None] & (not gap_at_rest), 0.0, pvm.class_ratio_gap(one))
-        shares = (gap, gaps), (risk, pvm.moved_risk(one)), (price, prices[:, None, None])
+        gaps = np.where(one.unmoved[:, None, None] & (not gap_at_rest), 0.0, pvm.class_ratio_gap(one))
+        shares = (gap, gaps), (risk, one.self_risk), (price, prices[:, None, None])
         doubts = sum(weight * np.where(able, share, 0.0) ** 2 for weight, share in shares)
-        doubts = doubts + apart * np.where(able, pvm.class_distance(one), 0.0)
+        doubts = doubts + apart * np.where(able, class_distance(one), 0.0)
         without = np.where(able, (cut + 0.01) * np.exp(doubts), np.inf)
-        doubts = doubts + swap * np.where(able, pvm.swap_excess(one, without), 0.0) ** 2
+        doubts = doubts + swap * np.where(able, flip_penalty(one, without), 0.0) ** 2
         # A tenth, about the mean cut of a choice, makes the doubts as heavy in the sum as in the product.
         return np.where(able, cut + doubts / 10 if added else (cut + 0.01) * np.exp(doubts), np.inf)
 
     return scores
 
 
-def _only(kept: Callable[[pvm.TransportSweep], np.ndarray]) -> Rule:
+def _only(kept: Callable[[pvm.Sweep], np.ndarray]) -> Rule:
     """The criterion on some of the maps."""
     return lambda one: np.where(kept(one)[:, None, None], pvm.transport_criterion(one), np.inf)
 
 
-def _scaled(one: pvm.TransportSweep) -> np.ndarray:
+def _scaled(one: pvm.Sweep) -> np.ndarray:
     """Which maps start from the source on the target's scale ``[r]``: the second run of radii."""
     return np.arange(len(one.radii)) >= np.flatnonzero(one.radii == 0)[1]
 
@@ -129,8 +134,8 @@ RULES: dict[str, Rule] = {
     "no distance of classes": _rule(apart=0),
     "without own scales": _only(lambda one: ~_scaled(one)),
     "own scales alone": _only(_scaled),
-    "without the identity": _only(lambda one: ~pvm.at_rest(one)),
-    "not adapted": _only(pvm.at_rest),
+    "without the identity": _only(lambda one: ~one.unmoved),
+    "not adapted": _only(lambda one: one.unmoved),
 }
 
 
@@ -138,7 +143,7 @@ def _share(model: Any, data: DomainTask) -> float:
     return float(np.mean(pvm.decision(model, data.test) * data.test_labels > 0))
 
 
-def _quarter(sweep: pvm.TransportSweep, data: DomainTask) -> float:
+def _quarter(sweep: pvm.Sweep, data: DomainTask) -> float:
     """Whoever is in the best quarter votes, as in version 0.1.0's command."""
     scores = pvm.transport_criterion(sweep)
     best = np.argsort(scores, axis=None)[: np.count_nonzero(np.isfinite(scores)) // 4]
@@ -162,19 +167,23 @@ def look(task: Task, seed: int = 3) -> dict[str, float]:
 
 
 def _confusion(data: DomainTask) -> float:
-    """The class ratio by the confusion matrix of an SVM that has not seen the target."""
+    """The class ratio by the confusion matrix of an SVM that has not seen the target.
+
+    P_T(B = +1) = pi P_S(B = +1 | +1) + (1 - pi) P_S(B = +1 | -1), solved for pi.
+    """
     from sklearn.model_selection import cross_val_predict
     from sklearn.svm import SVC
 
     held_out = cross_val_predict(SVC(), data.source, data.source_labels)
     predicted = SVC().fit(data.source, data.source_labels).predict(data.target)
-    return float(np.clip(pvm.confusion_ratio(data.source_labels, held_out, predicted), 0.05, 0.95))
+    hit, alarm = (np.mean(held_out[data.source_labels == label] > 0) for label in (1, -1))
+    return float(np.clip((np.mean(predicted > 0) - alarm) / (hit - alarm), 0.05, 0.95))
 
 
 def _look_unequal(data: DomainTask, seed: int, balanced: DomainTask) -> dict[str, float]:
     """Accuracies under each way to the class ratio, and how far the two estimates are off."""
 
-    def fit(one: DomainTask, ratio: Any) -> pvm.ValidatedTransport:
+    def fit(one: DomainTask, ratio: Any) -> pvm.ValidatedFit:
         return pvm.fit_transport_validated(
             one.source, one.source_labels, one.target, seed=seed, progress=False, ratio=ratio
         )

@@ -24,7 +24,10 @@ from experiments.run.command import Command, as_table, number, write
 from experiments.run.shifts import Shift, first_tasks, large_tasks, shifted_task
 from experiments.run.study import Study, run_study
 from experiments.studies.transport_study import accuracies
+from pvmincq_jax.adaptation.transport import barycentres
 from pvmincq_jax.datasets import DomainTask
+from pvmincq_jax.matching.graph import radius_graph
+from pvmincq_jax.matching.matching import ExpectedMatching
 
 __all__ = ["LAWS", "compute", "cost_matching", "main", "mean_matching", "perfect_matchings"]
 
@@ -42,9 +45,9 @@ _CHANCE = "uniform, as many draws"
 _SETTLED = ("moved points apart", "votes apart", "accuracy of the choice")
 
 
-def _mean(plan: np.ndarray) -> pvm.ExpectedMatching:
+def _mean(plan: np.ndarray) -> ExpectedMatching:
     source, target = np.nonzero(plan > _FADED)
-    return pvm.ExpectedMatching(source, target, plan[source, target])
+    return ExpectedMatching(source, target, plan[source, target])
 
 
 def _graph(source: np.ndarray, target: np.ndarray, radius: float) -> np.ndarray:
@@ -54,7 +57,7 @@ def _graph(source: np.ndarray, target: np.ndarray, radius: float) -> np.ndarray:
 def drawn_matching(source: np.ndarray, target: np.ndarray, radius: float, draws: int, seed: int) -> np.ndarray:
     """The mean of matchings of `pvmincq_jax.draw_matchings` ``[m_s, m_t]``."""
     plan = np.zeros((len(source), len(target)))
-    pairs = pvm.draw_matchings(pvm.radius_graph(source, target, radius), draws, seed=seed).expected
+    pairs = pvm.draw_matchings(radius_graph(source, target, radius), draws, seed=seed).expected
     plan[pairs.source, pairs.target] = pairs.weights
     return plan
 
@@ -138,7 +141,7 @@ def _compare(law: str, shift: Shift, draws: int = 64) -> dict[str, Any]:
     data = shifted_task(shift)
     smallest = pvm.bottleneck_radius(data.source, data.target) * _ABOVE
     moved = [
-        pvm.barycentres(
+        barycentres(
             data.source,
             data.target,
             _mean(LAWS[law](data.source, data.target, multiple * smallest, draws, 1)),

@@ -44,25 +44,25 @@ __all__ = [
 _FEW = 5
 _REACHED = 0.9
 
-Rule = Callable[[pvm.TransportSweep], np.ndarray]
+Rule = Callable[[pvm.Sweep], np.ndarray]
 
 
-def _per_radius(sweep: pvm.TransportSweep, figure: Callable[[pvm.Transport], float]) -> np.ndarray:
+def _per_radius(sweep: pvm.Sweep, figure: Callable[[pvm.Transport], float]) -> np.ndarray:
     shape = sweep.status.shape
     return np.broadcast_to(np.array([figure(one) for one in sweep.transports])[:, None, None], shape)
 
 
-def _pv(sweep: pvm.TransportSweep) -> np.ndarray:
+def _pv(sweep: pvm.Sweep) -> np.ndarray:
     return _per_radius(sweep, lambda one: float(one.pv))
 
 
-def _target_c_bound(sweep: pvm.TransportSweep) -> np.ndarray:
+def _target_c_bound(sweep: pvm.Sweep) -> np.ndarray:
     """1 - (E |M|)^2 / E M^2 on the target: small where the vote is as sure of one point as of another."""
     values = sweep.target_values
     return 1 - np.mean(np.abs(values), axis=-1) ** 2 / np.mean(values**2, axis=-1)
 
 
-def _moved_neighbours(sweep: pvm.TransportSweep) -> np.ndarray:
+def _moved_neighbours(sweep: pvm.Sweep) -> np.ndarray:
     """The error of the five nearest moved points on each moved point, itself left out."""
     labels = sweep.source_labels
 
@@ -73,7 +73,7 @@ def _moved_neighbours(sweep: pvm.TransportSweep) -> np.ndarray:
     return _per_radius(sweep, error)
 
 
-def _torn(sweep: pvm.TransportSweep) -> np.ndarray:
+def _torn(sweep: pvm.Sweep) -> np.ndarray:
     """How far the worst twentieth of neighbouring source points come apart, in units of the target's size."""
     size = np.sqrt(np.sum(np.var(sweep.target, axis=0)))
 
@@ -86,14 +86,14 @@ def _torn(sweep: pvm.TransportSweep) -> np.ndarray:
     return _per_radius(sweep, apart)
 
 
-def _unstable(sweep: pvm.TransportSweep) -> np.ndarray:
+def _unstable(sweep: pvm.Sweep) -> np.ndarray:
     """How many target points get another label at the next radius, up or down."""
     labels = np.sign(sweep.target_values)
     change = np.mean(labels[1:] != labels[:-1], axis=-1)
     return (np.concatenate([change[:1], change]) + np.concatenate([change, change[-1:]])) / 2
 
 
-def _against_carried(sweep: pvm.TransportSweep) -> np.ndarray:
+def _against_carried(sweep: pvm.Sweep) -> np.ndarray:
     """How many target points get another label from the same matchings when these carry labels, as Algorithm 3 does."""
     carried = [
         np.bincount(one.pairs.target, one.pairs.weights * sweep.source_labels[one.pairs.source], len(sweep.target))
@@ -102,10 +102,10 @@ def _against_carried(sweep: pvm.TransportSweep) -> np.ndarray:
     return np.mean(np.sign(sweep.target_values) != np.sign(np.array(carried))[:, None, None], axis=-1)
 
 
-_cut, _gap, _risk = pvm.neighbour_disagreement, pvm.class_ratio_gap, pvm.moved_risk
+_cut, _gap, _risk = pvm.neighbour_disagreement, pvm.class_ratio_gap, lambda sweep: sweep.self_risk
 
 
-def first_criterion(sweep: pvm.TransportSweep) -> np.ndarray:
+def first_criterion(sweep: pvm.Sweep) -> np.ndarray:
     """The criterion that this study led to, of version 0.1.0: 4 cut + 4 gap² + 2 max(0, risk - 1/10) + PV."""
     return 4 * _cut(sweep) + 4 * _gap(sweep) ** 2 + 2 * np.maximum(_risk(sweep) - 0.1, 0) + _pv(sweep)
 
@@ -157,7 +157,7 @@ SETS: dict[str, Callable[[], list[Shift]]] = {
 }
 
 
-def accuracies(sweep: pvm.TransportSweep, data: DomainTask) -> np.ndarray:
+def accuracies(sweep: pvm.Sweep, data: DomainTask) -> np.ndarray:
     """Of every point of the grid ``[r, g, k]``."""
     found = np.empty(sweep.status.shape)
     for r, transport in enumerate(sweep.transports):

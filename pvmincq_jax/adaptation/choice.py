@@ -1,17 +1,26 @@
-"""Scores of a grid turned into a choice: the point of least score, by rules that settle ties."""
+"""Scores of a grid turned into a vote: the point of least score, or a committee of the best ones."""
 
-from typing import NamedTuple
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from pvmincq_jax._types import MarginUnit, brief
-from pvmincq_jax.adaptation.labelled import Sweep
-from pvmincq_jax.adaptation.moved_grid import TransportSweep
+from pvmincq_jax.adaptation.model import PVMinCq, decision, margins_at, model_at
+from pvmincq_jax.adaptation.sweeps import Sweep
+from pvmincq_jax.voting.classes import balance_classes
+from pvmincq_jax.voting.families import JoinedVoters
 
-__all__ = ["Choice", "choose"]
+__all__ = ["Choice", "choose", "committee"]
 
 # Scores are sums of a few shares of points: what differs by less than this is equal but for rounding.
 _EQUAL = 1e-9
+# The part of the grid that votes, and at least so many.
+TOP_FRACTION = 0.15
+_FEWEST = 3
+# How much more a member may score than the best vote, and the share of target points on which the two agree.
+_WORSE = 0.2
+_AGREED = 0.9
 
 
 class Choice(NamedTuple):
@@ -25,7 +34,7 @@ class Choice(NamedTuple):
       grid_index: into the grid, (radius, gamma, margin).
       score: of that point.
       scores: of the whole grid ``[r, g, k]``.
-      own_scale: in the transport form, whether the source was brought to the target's scale first.
+      match_moments: in the transport form, whether the source was brought to the target's moments first.
       identity: in the transport form, whether nobody was matched, and the radius is 0.
 
     Radius, gamma, margin and its unit, and in the transport form the last two, are what `pvmincq_jax.pv_mincq` and
@@ -39,7 +48,7 @@ class Choice(NamedTuple):
     grid_index: tuple[int, int, int]
     score: float
     scores: np.ndarray
-    own_scale: bool = False
+    match_moments: bool = False
     identity: bool = False
 
     def __repr__(self) -> str:
@@ -58,7 +67,7 @@ def least(scores: np.ndarray) -> np.ndarray:
     return np.argwhere(able <= np.min(able) + _EQUAL)
 
 
-def choose(sweep: Sweep | TransportSweep, scores: np.ndarray) -> Choice:
+def choose(sweep: Sweep, scores: np.ndarray) -> Choice:
     """The point of least score; ties go to the smallest radius, then the smallest gamma, then the largest margin.
 
     The smallest radius moves labels the shortest way; the smallest gamma is the smoothest vote, and the largest margin
@@ -67,7 +76,7 @@ def choose(sweep: Sweep | TransportSweep, scores: np.ndarray) -> Choice:
     Section 3.4.
 
     Args:
-      sweep: a `Sweep` or a `TransportSweep`.
+      sweep: a `Sweep`.
       scores: one per point of the grid ``[r, g, k]``; infinite or NaN for points that cannot be chosen.
 
     Returns: a `Choice`.
@@ -93,6 +102,99 @@ def choose(sweep: Sweep | TransportSweep, scores: np.ndarray) -> Choice:
         grid_index=(r, g, k),
         score=float(scores[r, g, k]),
         scores=scores,
-        own_scale=isinstance(sweep, TransportSweep) and bool(sweep.transports[r].own_scale),
-        identity=isinstance(sweep, TransportSweep) and float(sweep.radii[r]) == 0,
+        match_moments=bool(sweep.transports) and bool(sweep.transports[r].match_moments),
+        identity=bool(sweep.transports) and float(sweep.radii[r]) == 0,
+    )
+
+
+def committee(sweep: Sweep, scores: np.ndarray, top_fraction: float = TOP_FRACTION) -> PVMinCq:
+    """The mean of the best votes of a grid, each in units of its mean size on the target. Nothing is solved again.
+
+    sum_i w_i c / c_i / k, c_i = 1/m_t sum_t |B_i(x_t)|, over the k best points of the grid, with c the smallest c_i. A
+    mean of votes is a vote over the voters of all of them. Of more than two classes B_i is by how much a class is ahead
+    of the best other one, in units of its margin, and c_i the mean over all classes; w_i is then the weights of a class
+    scaled to the smallest margin of all members and classes. Either way sum |w| <= 1, and values are in [-1, 1].
+
+    Votes with a score more than 20 % above the best, or that agree with it on less than 90 % of the target, have no
+    seat: where one map is right and all others are wrong, they would outvote it. Nor have votes that are adapted where
+    the best one is not, or the other way round.
+
+    Not in the paper.
+
+    Args:
+      sweep: a `pvmincq_jax.Sweep`.
+      scores: one per point of the grid ``[r, g, k]``, the lower the better, such as `pvmincq_jax.transport_criterion`.
+      top_fraction: of the points that have a score, and no more; three, if that is fewer.
+
+    Returns:
+      A `PVMinCq` with the voters and weights of the committee. Labels, pairs and PV are those of the best member, and
+      margin and C-bound are those of the committee on the best member's learning sample; mu_max, KKT residual, radius
+      and gamma are None. Where the best point alone has a seat, it is `pvmincq_jax.model_at` that point.
+
+    Example:
+      >>> import pvmincq_jax as pvm
+      >>> from pvmincq_jax.datasets import moons_task
+      >>> task = moons_task("30", 5, per_class=15)
+      >>> figures = pvm.transport_sweep(task.source, task.source_labels, task.target, draws=4)
+      >>> model = committee(figures, pvm.transport_criterion(figures), top_fraction=0.2)
+      >>> bool(np.mean(pvm.predict(model, task.test) == task.test_labels) > 0.9)
+      True
+    """
+    if not 0 < top_fraction <= 1:
+        raise ValueError(f"top_fraction must be above 0 and at most 1; it is {top_fraction!r}")
+    scores = np.asarray(scores, float)
+    best = choose(sweep, scores).grid_index
+    able = np.flatnonzero(np.isfinite(scores) & (sweep.unmoved == sweep.unmoved[best[0]])[:, None, None])
+    ranks = scores.copy()
+    ranks[best] = -np.inf
+    order = able[np.argsort(ranks.flat[able], kind="stable")][: max(_FEWEST, int(top_fraction * able.size))]
+    places = np.array(np.unravel_index(order, scores.shape)).T
+    # A class axis of length 1 where there are two classes: [members, c, m_t].
+    values = np.stack([np.atleast_2d(sweep.target_values[(..., *place, slice(None))]) for place in places])
+    sizes = np.mean(np.abs(values), axis=(1, 2))
+    same = np.all(np.sign(values) == np.sign(values[0]), axis=1)
+    seated = scores.flat[order] <= scores[best] + _WORSE * abs(scores[best])
+    # A vote that is 0 on the whole target has nothing to say.
+    seated &= (np.mean(same, axis=1) >= _AGREED) & (sizes > 0)
+    places, sizes = places[seated], sizes[seated]
+    if len(places) < 2:
+        return model_at(sweep, best)
+    # Votes of several classes are measured in units of their margins; two classes have one vote, and no need of it.
+    two = sweep.source_labels.ndim == 1
+    margins = np.array([np.ones(1) if two else margins_at(sweep, tuple(place)) for place in places])
+    scales = np.min(margins) / margins * (np.min(sizes) / sizes / len(sizes))[:, None]
+    # Votes of one family share its voters.
+    members: dict[int, tuple[Any, np.ndarray]] = {}
+    for (r, g, k), scale in zip(places, scales):
+        family = sweep.voters[r][g]
+        share = np.atleast_2d(sweep.weights[..., r, g, k, : sweep.voter_counts[r, g]]) * scale[:, None]
+        members[id(family)] = family, members.get(id(family), (family, 0.0))[1] + share
+    families, shares = zip(*members.values())
+    voters = families[0] if len(families) == 1 else JoinedVoters(families)
+    return _committee_model(sweep, best[0], voters, np.concatenate(shares, axis=1))
+
+
+def _committee_model(sweep: Sweep, row: int, voters: Any, weights: np.ndarray) -> PVMinCq:
+    """The model of weights ``[c, n]``, with its figures on the learning sample of one radius."""
+    sample, two = sweep.self_labels[row], len(weights) == 1
+    labels = np.atleast_2d(sample.labels)
+    heavy = np.broadcast_to(sample.weights, labels.shape)
+    learnt = (labels, heavy) if two else balance_classes(labels, heavy)
+    shares = learnt[1] / np.sum(learnt[1], axis=1, keepdims=True)
+    values = decision(SimpleNamespace(voters=voters, weights=weights), sweep.learning_points(row)).T
+    margin, second = np.sum(shares * learnt[0] * values, axis=1), np.sum(shares * values**2, axis=1)
+    # As `pvmincq_jax.c_bound`: 1 where the first moment is not above 0.
+    c_bound = 1 - np.maximum(margin, 0.0) ** 2 / second
+    return PVMinCq(
+        voters=voters,
+        weights=weights[0] if two else weights,
+        margin=np.asarray(margin[0] if two else margin),
+        mu_max=None,
+        c_bound=np.asarray(c_bound[0] if two else c_bound),
+        kkt_residual=None,
+        radius=None,
+        pv=np.asarray(sample.pv),
+        labels=np.asarray(sample.labels),
+        label_weights=np.asarray(sample.weights),
+        pairs=sample.pairs,
     )

@@ -11,9 +11,16 @@ A criterion is a pure function from the arrays of a `Sweep` to a score per point
         return rs_pv(sweep) + 0.1 * (1 - sweep.matched / sweep.matched.max())[:, None, None]
 
     choice = choose(sweep, cautious(sweep))
+
+Of c > 2 classes a criterion is half the sum over the classes of that of two: a point whose prediction is wrong is wrong
+for two classes, so that half the sum of the risks is the risk of the prediction, half the sum of the cuts is the share
+of neighbours with another prediction, and of two classes all of it is the criterion of two. PV is no share of the
+classes, and counts once.
 """
 
+import functools
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 from scipy.spatial import cKDTree
@@ -21,8 +28,7 @@ from scipy.spatial import cKDTree
 from pvmincq_jax._checks import check_count
 from pvmincq_jax._samples import canonical_order
 from pvmincq_jax._types import Status
-from pvmincq_jax.adaptation.labelled import Sweep
-from pvmincq_jax.adaptation.moved_grid import TransportSweep
+from pvmincq_jax.adaptation.sweeps import Sweep
 
 __all__ = [
     "class_ratio_gap",
@@ -48,6 +54,26 @@ _RARER, _FEWEST = 4, 8
 _CUT, _GAP = 4, 4
 
 
+def over_classes(criterion: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
+    """A criterion of two classes for any number of them: 1/2 sum_c criterion_c."""
+
+    @functools.wraps(criterion)
+    def total(sweep: Sweep, *arguments: Any, **options: Any) -> np.ndarray:
+        classes = sweep.each_class()
+        if len(classes) == 1:
+            return criterion(sweep, *arguments, **options)
+        return np.sum([criterion(one, *arguments, **options) for one in classes], axis=0) / 2
+
+    return total
+
+
+def scores_of(sweep: Sweep, criterion: Criterion) -> np.ndarray:
+    """The scores ``[r, g, k]`` of a criterion; of those that it gives for each class ``[c, r, g, k]``, half the sum."""
+    scores = np.asarray(criterion(sweep), float)
+    return np.sum(scores, axis=0) / 2 if scores.ndim == 4 else scores
+
+
+@over_classes
 def rs(sweep: Sweep) -> np.ndarray:
     """Plain cross-validation on the source (section 3.4).
 
@@ -101,7 +127,7 @@ def rs_pv_cbound(sweep: Sweep) -> np.ndarray:
       >>> bool(np.all(rs_pv_cbound(figures) == rs_pv(figures) + figures.c_bound))
       True
     """
-    return rs_pv(sweep) + np.where(sweep.status == Status.SOLVED, sweep.c_bound, np.inf)
+    return rs_pv(sweep) + over_classes(lambda one: where_solved(one, one.c_bound))(sweep)
 
 
 def rs_pv_risk(sweep: Sweep) -> np.ndarray:
@@ -117,15 +143,16 @@ def rs_pv_risk(sweep: Sweep) -> np.ndarray:
       >>> bool(np.all(rs_pv_risk(figures) == rs_pv(figures) + 2 * figures.self_risk))
       True
     """
-    return rs_pv(sweep) + np.where(sweep.status == Status.SOLVED, 2 * sweep.self_risk, np.inf)
+    return rs_pv(sweep) + over_classes(lambda one: where_solved(one, 2 * one.self_risk))(sweep)
 
 
-def where_solved(sweep: Sweep | TransportSweep, scores: np.ndarray) -> np.ndarray:
+def where_solved(sweep: Sweep, scores: np.ndarray) -> np.ndarray:
     """Scores ``[r, g, k]``, infinite where nothing was solved."""
     return np.where(sweep.status == Status.SOLVED, scores, np.inf)
 
 
-def neighbour_disagreement(sweep: Sweep | TransportSweep, neighbours: int | None = None) -> np.ndarray:
+@over_classes
+def neighbour_disagreement(sweep: Sweep, neighbours: int | None = None) -> np.ndarray:
     """How often a target point and one of its nearest target points get different labels from the vote.
 
     1/m_t sum_t 1/k sum_{u in kNN(t)} [B(x_t) != B(x_u)]: large if the vote's boundary runs through dense regions.
@@ -133,7 +160,7 @@ def neighbour_disagreement(sweep: Sweep | TransportSweep, neighbours: int | None
     Not in the paper.
 
     Args:
-      sweep: a `Sweep` or a `TransportSweep`.
+      sweep: a `Sweep`.
       neighbours: k. When None, the mean of two scales: 16 points, and an eighth of the sample (if that is fewer, only
         these). The first sees a boundary inside a class, the second one that crosses it at its thinnest place. Some
         1 000 points of a larger sample are asked for their neighbours.
@@ -151,7 +178,7 @@ def neighbour_disagreement(sweep: Sweep | TransportSweep, neighbours: int | None
     return np.mean(_disagreements(sweep, [min(_NEAR, wide), wide] if neighbours is None else [neighbours]), axis=0)
 
 
-def _disagreements(sweep: Sweep | TransportSweep, neighbours: Sequence[int]) -> list[np.ndarray]:
+def _disagreements(sweep: Sweep, neighbours: Sequence[int]) -> list[np.ndarray]:
     """The `neighbour_disagreement` of each k, by one query for the most."""
     counts = [min(check_count("neighbours", k, 1), len(sweep.target) - 1) for k in neighbours]
     if len(sweep.target) < 2:
@@ -165,7 +192,8 @@ def _disagreements(sweep: Sweep | TransportSweep, neighbours: Sequence[int]) -> 
     return [where_solved(sweep, np.mean(apart[:k], axis=0)) for k in counts]
 
 
-def normalised_cut(sweep: Sweep | TransportSweep, neighbours: int | None = None) -> np.ndarray:
+@over_classes
+def normalised_cut(sweep: Sweep, neighbours: int | None = None) -> np.ndarray:
     """How often neighbours in the target get different labels, beside labels drawn at random in the same class ratio.
 
     cut / (4 p (1 - p)), p = P_T(B(x) = +1), with cut the `neighbour_disagreement`. Of half and half it is the plain
@@ -174,7 +202,7 @@ def normalised_cut(sweep: Sweep | TransportSweep, neighbours: int | None = None)
     Not in the paper.
 
     Args:
-      sweep: a `Sweep` or a `TransportSweep`.
+      sweep: a `Sweep`.
       neighbours: of the cut. When None, as many as a quarter of the rarer class should have by the ratio that the sweep
         was made for, or by that of the source, 8 at least; and half of that, a quarter and so on for votes that find it
         that much rarer: of a rare class most points have neighbours of the other one unless few are asked.
@@ -206,13 +234,13 @@ def rare_neighbours(ratio: float, points: int) -> int:
     return max(_FEWEST, int(min(ratio, 1 - ratio) * points / _RARER))
 
 
-def _expected_ratio(sweep: Sweep | TransportSweep) -> float:
+def _expected_ratio(sweep: Sweep) -> float:
     """The share of +1 that the target should have: what the sweep was made for, or that of the whole source."""
-    given = sweep.ratio if isinstance(sweep, TransportSweep) else None
-    return float(np.mean(sweep.source_labels > 0)) if given is None else given
+    return float(np.mean(sweep.source_labels > 0)) if sweep.ratio is None else float(sweep.ratio)
 
 
-def class_ratio_gap(sweep: Sweep | TransportSweep) -> np.ndarray:
+@over_classes
+def class_ratio_gap(sweep: Sweep) -> np.ndarray:
     """How far the share of one class among the target points, as the vote labels them, is from what it should be.
 
     |P_T(B(x) = +1) - pi|, with pi the ratio that the sweep was made for, or the share of +1 in the whole source: the
@@ -220,7 +248,7 @@ def class_ratio_gap(sweep: Sweep | TransportSweep) -> np.ndarray:
 
     Not in the paper.
 
-    Args: sweep, a `Sweep` or a `TransportSweep`.
+    Args: sweep, a `Sweep`.
 
     Returns: shares ``[r, g, k]``; infinite where nothing was solved.
 
@@ -256,4 +284,5 @@ def label_criterion(sweep: Sweep) -> np.ndarray:
       >>> bool(np.all(label_criterion(figures) >= rs_pv_cbound(figures)))
       True
     """
-    return rs_pv_cbound(sweep) + _CUT * neighbour_disagreement(sweep) + _GAP * class_ratio_gap(sweep) ** 2
+    gaps = over_classes(lambda one: class_ratio_gap(one) ** 2)(sweep)
+    return rs_pv_cbound(sweep) + _CUT * neighbour_disagreement(sweep) + _GAP * gaps

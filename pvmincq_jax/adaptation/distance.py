@@ -103,7 +103,7 @@ class MapTerms(NamedTuple):
       loss: c_bound + pv_weight pv + eps_h_weight eps_h.
       c_bound: of the source's own vote, see `own_c_bound`.
       pv: see `pvmincq_jax.soft_pv`.
-      eps_h: see `pvmincq_jax.soft_eps_h`.
+      eps_h: see `pvmincq_jax.matching.soft.soft_eps_h`.
     """
 
     loss: Any

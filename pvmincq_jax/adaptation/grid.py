@@ -370,10 +370,10 @@ def solve_grid(
     return Figures(*(field if name == "status" else field.astype(dtype) for name, field in figures._asdict().items()))
 
 
-def values_of(jobs: Sequence[tuple[VoteBlocks, np.ndarray]]) -> np.ndarray:
-    """`VoteBlocks.values` of many votes ``[L, k, m]``, over all cores."""
+def on_all_cores(function: Callable[[Any], np.ndarray], jobs: Sequence[Any]) -> np.ndarray:
+    """A function of each job, stacked ``[jobs, ...]``; jobs go over all cores."""
     with one_blas_thread(), ThreadPoolExecutor(core_count()) as pool:
-        return np.stack(list(pool.map(lambda job: job[0].values(job[1]), jobs)))
+        return np.stack(list(pool.map(function, jobs)))
 
 
 def _solve(

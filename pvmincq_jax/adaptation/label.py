@@ -1,18 +1,37 @@
-"""PV-MinCq (Algorithm 3): match, carry the labels over, learn the majority vote on the self-labelled target."""
+"""PV-MinCq (Algorithm 3): match, carry the labels over, learn the majority vote on the self-labelled target.
 
+At one point, over the grid of folds x radii x gammas x margins, and on one domain, where every point is its own match.
+Matchings are drawn on the host, once per fold and radius.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
 import numpy as np
 
-from pvmincq_jax._checks import check_margins, read_task
+from pvmincq_jax._checks import check_count, check_margins, read_task
+from pvmincq_jax._progress import Progress, progress_bar
+from pvmincq_jax._samples import check_folds, everybody_and_folds
 from pvmincq_jax._types import ArrayLike, MarginUnit, RadiusUnit
-from pvmincq_jax.adaptation.learn import learn_at
-from pvmincq_jax.adaptation.model import PVMinCq
-from pvmincq_jax.adaptation.seats import MOST_VOTERS, Centers, place_voters, voter_masks
-from pvmincq_jax.matching.curve import grid_radii
-from pvmincq_jax.matching.selflabel import self_label
-from pvmincq_jax.matching.space import Metric
-from pvmincq_jax.voting.families import VoterKind, one_family
+from pvmincq_jax.adaptation.model import PVMinCq, learn_at
+from pvmincq_jax.adaptation.sweeps import GridOptions, LearningTask, Sweep, compile_for, learn_sweep, read_classes
+from pvmincq_jax.matching.curve import PV_LEVELS, grid_radii
+from pvmincq_jax.matching.graph import RadiusGraph, check_reach, space_graph
+from pvmincq_jax.matching.matching import ExpectedMatching, MatchingDraws, draw_matchings
+from pvmincq_jax.matching.selflabel import SelfLabels, carry_labels, self_label
+from pvmincq_jax.matching.space import Metric, make_space
+from pvmincq_jax.voting.centers import MOST_VOTERS, CenterKind, PlacedVoters, place_voters
+from pvmincq_jax.voting.classes import class_numbers
+from pvmincq_jax.voting.families import VoterKind, family_grid, one_family
+from pvmincq_jax.voting.program import Solver
 
-__all__ = ["pv_mincq"]
+__all__ = ["mincq_sweep", "pv_mincq", "sweep"]
+
+MARGIN_FRACTIONS = (0.01, 0.05, 0.1, 0.2, 0.5)
+# Each fold of more than two classes is a vote for every class: five classes and two folds cost as much as two classes
+# and fourteen.
+_FOLDS, _FOLDS_OF_MORE = 5, 2
 
 
 def pv_mincq(
@@ -26,7 +45,7 @@ def pv_mincq(
     draws: int = 1,
     seed: int = 0,
     voters: VoterKind = "rbf",
-    centers: Centers = "target",
+    centers: CenterKind = "target",
     most_voters: int = MOST_VOTERS,
     radius_unit: RadiusUnit = "absolute",
     margin_unit: MarginUnit = "fraction",
@@ -74,7 +93,176 @@ def pv_mincq(
     check_margins([margin], margin_unit, "margin")
     family = one_family(voters, gamma)
     reach = radius if radius_unit == "absolute" else float(grid_radii(source, target, [radius], radius_unit, metric)[0])
-    found = self_label(source, labels, target, reach, draws=draws, seed=seed, metric=metric)
-    placed = place_voters([family], source, target, centers, most_voters, seed)
-    mask = voter_masks(placed, [[found]], np.ones((1, len(source)), bool))[0, 0, 0]
-    return learn_at(placed[0].family, target, found, mask, reach, margin, margin_unit)
+    labelled = self_label(source, labels, target, reach, draws=draws, seed=seed, metric=metric)
+    (voters_at,) = place_voters([family], source, target, centers, most_voters, seed)
+    mask = voters_at.mask(labelled.weights > 0, np.ones(len(source), bool))
+    return learn_at(voters_at.family, target, labelled, mask, reach, margin, margin_unit)
+
+
+def sweep(
+    source: ArrayLike,
+    source_labels: ArrayLike,
+    target: ArrayLike,
+    *,
+    radii: ArrayLike | Sequence[float] | None = None,
+    margins: ArrayLike | Sequence[float] = MARGIN_FRACTIONS,
+    gammas: ArrayLike | Sequence[float] | None = None,
+    folds: int | None = 5,
+    draws: int = 1,
+    seed: int = 0,
+    voters: VoterKind = "rbf",
+    centers: CenterKind = "target",
+    most_voters: int = MOST_VOTERS,
+    radius_unit: RadiusUnit = "absolute",
+    margin_unit: MarginUnit = "fraction",
+    metric: Metric = "euclidean",
+    solver: Solver = "interior_point",
+    mesh: jax.sharding.Mesh | None = None,
+    progress: Progress = None,
+) -> Sweep:
+    """Learns PV-MinCq at every point of a grid, on all folds but one and on the whole, without target labels.
+
+    Args:
+      source, source_labels, target: ``[m_s, d]``, ``[m_s]`` in {-1, +1}, and ``[m_t, d]``. More than two classes are
+        numbers from 0 on.
+      radii: to choose from; None for those at ten levels of PV, from 0.6 to 0.
+      margins: to choose from.
+      gammas: of Gaussian voters, or the values that other ``voters`` make families of; None for
+        `pvmincq_jax.default_gammas` of the target, for what the class of a family has by default, or for all families
+        of a list, which are then numbered from 0 on.
+      folds: of the source, stratified by class; the target is used whole (section 3.4). None for 5, or 2 with more
+        than two classes, fewer if the smallest class has fewer points, and none where there is nothing to choose.
+      draws: matchings per fold and radius; 1 is the paper's.
+      seed: of folds and matchings.
+      voters, centers, most_voters: see `pvmincq_jax.pv_mincq`.
+      radius_unit: how to read ``radii``, see `pvmincq_jax.grid_radii`.
+      margin_unit: "fraction" of each problem's mu_max, or "absolute".
+      metric: see `pvmincq_jax.match`.
+      solver: as in `pvmincq_jax.mincq`, at every point of the grid.
+      mesh: a `jax.sharding.Mesh`; folds, radii and gammas are split over its first axis. None for JAX's default device,
+        on which threads keep all cores busy.
+      progress: a bar on standard error: True, False, or None for long work at a terminal; or ``f(done, total)``.
+
+    Returns:
+      A `Sweep`. Points of the grid that are infeasible or without pairs are marked by their status; it is an error if
+      that is all of them.
+
+    Example:
+      >>> import pvmincq_jax as pvm
+      >>> task = pvm.datasets.moons_task("30", 0, per_class=8)
+      >>> figures = pvm.sweep(*task[:3], radii=[0.4, 0.6], margins=[0.5], gammas=[2.0], folds=2)
+      >>> figures.status.shape, figures.source_risk.shape
+      ((2, 1, 1), (2, 2, 1, 1))
+    """
+    source, labels, target = read_classes(source, source_labels, target)
+    margins = check_margins(margins, margin_unit)
+    families = family_grid(voters, gammas, target)
+    if radii is None:
+        # Samples that share points have levels at radius 0.
+        lengths = np.maximum(grid_radii(source, target, PV_LEVELS, "pv", metric), np.finfo(float).tiny)
+    else:
+        lengths = grid_radii(source, target, radii, radius_unit, metric)
+    count = _fold_count(folds, labels, len(lengths) * len(margins) * len(families.values))
+    options = GridOptions(families, margins, margin_unit, most_voters, count, draws, seed, solver, mesh)
+    kinds = class_numbers(labels)
+    graph = check_reach(space_graph(make_space(source, target, metric, ties=kinds), float(lengths.max())))
+    placed = place_voters(families.families, source, target, centers, most_voters, seed)
+    learning = everybody_and_folds(source, kinds, count, seed)
+    with progress_bar(progress, len(learning) * len(lengths) * (1 + len(families.values)), "sweep") as advance:
+        options = options._replace(advance=advance)
+        compile_for([one.family for one in placed], target, len(learning) * len(lengths), options)
+        samples = _carried_labels(graph, labels, lengths, learning, options)
+        return _learn(placed, samples, learning, (source, labels, target), lengths, options)
+
+
+def mincq_sweep(
+    points: ArrayLike,
+    labels: ArrayLike,
+    *,
+    margins: ArrayLike | Sequence[float] = MARGIN_FRACTIONS,
+    gammas: ArrayLike | Sequence[float] | None = None,
+    folds: int | None = None,
+    seed: int = 0,
+    voters: VoterKind = "rbf",
+    most_voters: int = MOST_VOTERS,
+    margin_unit: MarginUnit = "fraction",
+) -> Sweep:
+    """MinCq on one domain, on all folds but one and on the whole: its cross-validation (section 4).
+
+    Every point is its own match, at distance 0, and PV is 0. A kernel on a point is left out with it.
+
+    Args:
+      points, labels: ``[m, d]``, and ``[m]`` in {-1, +1}, or numbers from 0 on of more than two classes.
+      margins, gammas, folds, seed, voters, most_voters, margin_unit: as in `sweep`.
+
+    Returns: a `Sweep` with one radius, 0.
+
+    Example:
+      >>> x = np.random.default_rng(0).normal(size=(30, 2))
+      >>> mincq_sweep(x, np.sign(x[:, 0]), margins=[0.1, 0.5], gammas=[1.0], folds=3).source_risk.shape
+      (3, 1, 1, 2)
+    """
+    points, labels, _ = read_classes(points, labels, points)
+    margins, families = check_margins(margins, margin_unit), family_grid(voters, gammas, points)
+    count = _fold_count(folds, labels, len(margins) * len(families.values))
+    learning = everybody_and_folds(points, class_numbers(labels), count, seed)
+    samples = []
+    for kept in learning:
+        rows = np.flatnonzero(kept)
+        pairs = ExpectedMatching(rows, rows, np.ones(rows.size))
+        samples.append([SelfLabels(np.where(kept, labels, 0.0), kept.astype(float), 0.0, pairs)])
+    placed = place_voters(families.families, points, points, "source", most_voters, seed)
+    options = GridOptions(families, margins, margin_unit, most_voters, count, seed=seed)
+    return _learn(placed, samples, learning, (points, labels, points), np.zeros(1), options)
+
+
+def _fold_count(folds: int | None, labels: np.ndarray, grid: int) -> int:
+    """How many folds: those given, or what suits the classes; a fold may then have to do without one class."""
+    sizes = np.unique(class_numbers(labels), return_counts=True)[1]
+    if folds is not None:
+        check_folds(folds, *sizes.tolist())
+        return check_count("folds", folds, 2)
+    return max(2, min(_FOLDS if labels.ndim == 1 else _FOLDS_OF_MORE, int(sizes.min()))) if grid > 1 else 0
+
+
+def carry_class_labels(draws: MatchingDraws, labels: np.ndarray) -> SelfLabels:
+    """`pvmincq_jax.carry_labels`, or that of each class against the rest: labels ``[c, m_t]`` from ``[c, m_s]``."""
+    each = [carry_labels(draws, row) for row in np.atleast_2d(labels)]
+    return each[0] if labels.ndim == 1 else each[0]._replace(labels=np.stack([one.labels for one in each]))
+
+
+def _carried_labels(
+    graph: RadiusGraph, labels: np.ndarray, radii: np.ndarray, learning: np.ndarray, options: GridOptions
+) -> list[list[SelfLabels]]:
+    """One matching, or mean of several, per fold and radius, all from one graph; [1 + folds][r]."""
+    parts = [np.flatnonzero(kept) for kept in learning]
+    samples: list[list[SelfLabels]] = [[] for _ in parts]
+    for radius in radii:
+        # A radius at a time: its folds are cut from its own edges, which may be few.
+        cut = graph.within(float(radius))
+        for row, rows in zip(samples, parts):
+            draws = draw_matchings(cut.within(cut.radius, rows), options.draws, seed=options.seed)
+            row.append(carry_class_labels(draws, labels[..., rows]))
+            options.advance(1)
+    return samples
+
+
+def _learn(
+    placed: Sequence[PlacedVoters],
+    samples: list[list[SelfLabels]],
+    learning: np.ndarray,
+    task: tuple[np.ndarray, np.ndarray, np.ndarray],
+    radii: np.ndarray,
+    options: GridOptions,
+) -> Sweep:
+    """Votes on target points whose labels are there, for each fold and radius."""
+    source, labels, target = task
+    masks = [
+        [[one.mask(sample.weights > 0, kept) for one in placed] for sample in row]
+        for row, kept in zip(samples, learning)
+    ]
+    families = (tuple(one.family for one in placed),) * len(radii)
+    points: list[Any] = [target] * len(radii)
+    learnt = LearningTask(points, families, masks, samples, target, source, learning)
+    pv = np.array([one.pv for one in samples[0]])
+    return learn_sweep(learnt, options, labels, radii=radii, pv=pv, target=target)

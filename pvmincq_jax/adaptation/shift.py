@@ -252,11 +252,15 @@ def contradicted(shift: Shift, target_values: ArrayLike) -> np.ndarray:
     return np.mean(~(values * shift.votes > 0), axis=-1) > 2 * shift.risk
 
 
-def stay_weights(shift: Shift | None, shares: dict[float, float] | None, numbers: ArrayLike) -> np.ndarray | None:
-    """Weights of a source that stays ``[m_s]``: of `detect_shift`, or those that bring the classes to the shares."""
-    if shift is None or shift.weights is None or shares is None:
-        return None if shift is None else shift.weights
-    return np.sum([(one := np.asarray(numbers) == c) * share / np.mean(one) for c, share in shares.items()], axis=0)
+def class_weights(labels: ArrayLike, shares: ArrayLike) -> np.ndarray:
+    """Weights of source points ``[m_s]``, of mean 1, under which the classes have given shares, in their order.
+
+    Example:
+      >>> class_weights(np.array([-1, -1, 1, 1]), np.array([0.75, 0.25]))
+      array([1.5, 1.5, 0.5, 0.5])
+    """
+    _, numbers, counts = np.unique(np.asarray(labels), return_inverse=True, return_counts=True)
+    return (np.asarray(shares) / counts * numbers.size)[numbers]
 
 
 def _cells(points: np.ndarray, count: int, seed: int) -> np.ndarray:

@@ -1,122 +1,395 @@
-"""The whole grid of the form that carries labels: folds x radii x gammas x margins, in one call.
+"""A grid of votes, of either form: what is learnt from at each radius, and the vote at each radius, gamma and margin.
 
-Matchings are drawn on the host, once per fold and radius; `pvmincq_jax.adaptation.labelled` learns on what they carry.
+The form that carries labels learns on target points, the same at every radius, with labels of their own; the form that
+moves source points learns on points of their own, with true labels. A point that is not learnt from has weight 0 and
+voters that sit on it are masked, so that all problems have one shape. Folds and classes are further axes.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
-from pvmincq_jax._checks import check_margins, read_task
-from pvmincq_jax._progress import Progress, progress_bar
-from pvmincq_jax._samples import check_folds
-from pvmincq_jax._types import ArrayLike, MarginUnit, RadiusUnit
-from pvmincq_jax.adaptation.classes import class_numbers
-from pvmincq_jax.adaptation.grid import VoteBlocks, compile_ahead
-from pvmincq_jax.adaptation.labelled import LabelledGrid, Sweep, carried_labels, check_solved, learn_grid
-from pvmincq_jax.adaptation.options import GridOptions
-from pvmincq_jax.adaptation.seats import MOST_VOTERS, Centers, everybody_and_folds, place_voters, voter_masks
-from pvmincq_jax.matching.curve import PV_LEVELS, grid_radii
-from pvmincq_jax.matching.graph import check_reach, space_graph
-from pvmincq_jax.matching.space import Metric, make_space
-from pvmincq_jax.voting.families import VoterKind, family_grid
+from pvmincq_jax._checks import are_class_numbers, check_count, read_task
+from pvmincq_jax._threads import core_count
+from pvmincq_jax._types import ArrayLike, MarginUnit, Status, brief
+from pvmincq_jax.adaptation.grid import Figures, Problems, VoteBlocks, compile_ahead, on_all_cores, solve_grid
+from pvmincq_jax.adaptation.transport import Transport
+from pvmincq_jax.matching.selflabel import SelfLabels
+from pvmincq_jax.voting.cbound import vote_loss
+from pvmincq_jax.voting.centers import MOST_VOTERS, stack_masks
+from pvmincq_jax.voting.classes import ahead, balance_classes, one_against_rest
+from pvmincq_jax.voting.families import FamilyGrid, read_votes
 from pvmincq_jax.voting.program import Solver
 
-__all__ = ["sweep"]
+__all__ = ["Sweep", "values_at"]
 
-MARGIN_FRACTIONS = (0.01, 0.05, 0.1, 0.2, 0.5)
+# Draws times points, up to which no draw is spared by default.
+_DRAWN = 48_000
+# Points that the shapes of programs are guessed from, before anything is matched.
+_FEW = 600
 
 
-def sweep(
-    source: ArrayLike,
-    source_labels: ArrayLike,
-    target: ArrayLike,
-    *,
-    radii: ArrayLike | Sequence[float] | None = None,
-    margins: ArrayLike | Sequence[float] = MARGIN_FRACTIONS,
-    gammas: ArrayLike | Sequence[float] | None = None,
-    folds: int = 5,
-    draws: int = 1,
-    seed: int = 0,
-    voters: VoterKind = "rbf",
-    centers: Centers = "target",
-    most_voters: int = MOST_VOTERS,
-    radius_unit: RadiusUnit = "absolute",
-    margin_unit: MarginUnit = "fraction",
-    metric: Metric = "euclidean",
-    solver: Solver = "interior_point",
-    mesh: jax.sharding.Mesh | None = None,
-    progress: Progress = None,
-) -> Sweep:
-    """Learns PV-MinCq at every point of a grid, on all folds but one and on the whole, without target labels.
+class GridOptions(NamedTuple):
+    """Checked options of a grid, besides radii and maps; each as in `pvmincq_jax.sweep`.
+
+    Attributes:
+      voters: families, not yet on points, and what they are called ``[g]``.
+      margins: ``[k]``.
+      unit: of the margins.
+      most_voters: how many sit on points, at most.
+      folds: for the risk on points not learnt from; 0 for none.
+      draws: matchings per fold and radius.
+      seed: of folds, matchings and the voters' places.
+      solver: of MinCq.
+      mesh: devices to split the grid over.
+      advance: told the number of steps that were just done.
+    """
+
+    voters: FamilyGrid
+    margins: np.ndarray
+    unit: MarginUnit = "fraction"
+    most_voters: int = MOST_VOTERS
+    folds: int = 0
+    draws: int = 1
+    seed: int = 0
+    solver: Solver = "interior_point"
+    mesh: jax.sharding.Mesh | None = None
+    advance: Callable[[int], None] = lambda steps: None
+
+
+class Sweep(NamedTuple):
+    """Every vote of a grid, of either form; ``[r, g, k]`` counts radii, gammas, margins.
+
+    Of c > 2 classes there is a vote for each against the rest. What differs between them, marked with a star, has a
+    class axis before the radii, and values say by how much a class is ahead of the best other one.
+
+    Attributes:
+      radii: absolute ``[r]``; 0 where nobody was matched, see `pvmincq_jax.identity_transport`. With maps on the
+        target's moments they come in two runs, the second on these.
+      gammas: of the voters, or the values that their families were made of ``[g]``; NaN where there are none.
+      margins: as given ``[k]``.
+      margin_unit: "absolute" or "fraction".
+      pv: of the whole samples ``[r]``.
+      status: of the vote learnt from all folds, `Status` codes ``[r, g, k]``; solved if the votes of all classes are.
+      weights: of these votes ``[r, g, k, n]``*; NaN if not solved, as are the values; 0 beyond the voters of a family
+        that has fewer than n.
+      c_bound: on the learning sample ``[r, g, k]``*.
+      kkt_residual: ``[r, g, k]``*; NaN where nothing was solved.
+      mu_max: the largest margins ``[r, g]``*.
+      self_risk: on the learning sample ``[r, g, k]``*.
+      target_values: on the target points ``[r, g, k, m_t]``*.
+      source_risk: of the vote learnt without a fold, on that fold's source points ``[folds, r, g, k]``*; NaN if not
+        solved. The form that moves points has no folds.
+      fold_status, fold_kkt_residual: of the same votes ``[folds, r, g, k]``, the latter*.
+      matched: number of learning points with a weight ``[r]``; ``fold_matched`` without each fold ``[folds, r]``.
+      self_labels: the learning samples, one per radius; labels ``[m]``*.
+      voters: the family that votes, for each radius and gamma.
+      voter_mask: which voters take part ``[r, g, n]``.
+      voter_counts: how many voters the families have ``[r, g]``.
+      source_labels: ``[m_s]``*.
+      target: ``[m_t, d]``.
+      transports: where the source points moved, one per radius; empty in the form that carries labels.
+      ratio: the share of +1, or the shares of the classes ``[c]``, that the target is taken to have; None for those of
+        ``source_labels``.
+      shift: what has changed, where a fit asked for it, a `pvmincq_jax.Shift`; else None.
+    """
+
+    radii: np.ndarray
+    gammas: np.ndarray
+    margins: np.ndarray
+    margin_unit: MarginUnit
+    pv: np.ndarray
+    status: np.ndarray
+    weights: np.ndarray
+    c_bound: np.ndarray
+    kkt_residual: np.ndarray
+    mu_max: np.ndarray
+    self_risk: np.ndarray
+    target_values: np.ndarray
+    source_risk: np.ndarray
+    fold_status: np.ndarray
+    fold_kkt_residual: np.ndarray
+    matched: np.ndarray
+    fold_matched: np.ndarray
+    self_labels: tuple[SelfLabels, ...]
+    voters: tuple[tuple[Any, ...], ...]
+    voter_mask: np.ndarray
+    voter_counts: np.ndarray
+    source_labels: np.ndarray
+    target: np.ndarray
+    transports: tuple[Transport, ...] = ()
+    ratio: Any = None
+    shift: Any = None
+
+    def __repr__(self) -> str:
+        """In a few lines."""
+        return brief(self)
+
+    def each_class(self) -> tuple["Sweep", ...]:
+        """The grid of each class against the rest, as one of two classes; of two classes, this one."""
+        if self.source_labels.ndim == 1:
+            return (self,)
+        first = ("weights", "c_bound", "kkt_residual", "mu_max", "self_risk", "target_values", "source_labels")
+        views = []
+        for number in range(len(self.source_labels)):
+            fields: Any = {name: getattr(self, name)[number] for name in first}
+            fields |= {name: getattr(self, name)[:, number] for name in ("source_risk", "fold_kkt_residual")}
+            labels = tuple(one._replace(labels=one.labels[number]) for one in self.self_labels)
+            ratio = None if self.ratio is None else float(self.ratio[number])
+            views.append(self._replace(**fields, self_labels=labels, ratio=ratio))
+        return tuple(views)
+
+    @property
+    def unmoved(self) -> np.ndarray:
+        """At which radii the source stays where it is, without adaptation; bool ``[r]``."""
+        if not self.transports:
+            return np.zeros(len(self.radii), bool)
+        return np.array([float(one.radius) == 0 and np.array_equal(one.moved, one.source) for one in self.transports])
+
+    def learning_points(self, radius: int) -> np.ndarray:
+        """The points ``[m, d]`` that votes of the radius with this number learnt on."""
+        return self.target if not self.transports else np.asarray(self.transports[radius].moved)
+
+
+class LearningTask(NamedTuple):
+    """What there is to learn from, before any vote; f counts everybody, then all folds but one.
+
+    Attributes:
+      points: the learning points of each radius, as the families take them; one object if they are the same at all.
+      voters: families on their places, for each radius and gamma.
+      masks: which voters take part, for each f, radius and gamma ``[f][r][g]``, arrays ``[n]``.
+      samples: labels and weights of the learning points, for each f and radius.
+      target: the target points, as the families take them.
+      source: the source points, as the families take them.
+      learning: which of these are learnt from ``[f, m_s]``.
+    """
+
+    points: Sequence[Any]
+    voters: tuple[tuple[Any, ...], ...]
+    masks: Sequence[Sequence[Sequence[np.ndarray]]]
+    samples: Sequence[Sequence[SelfLabels]]
+    target: Any
+    source: Any
+    learning: np.ndarray
+
+
+class _Votes:
+    """The votes of a grid's families at any points; those that radii share are computed once."""
+
+    def __init__(self, task: LearningTask) -> None:
+        self._task = task
+        self._shared = all(points is task.points[0] for points in task.points)
+        # Where each radius has its own, the problems of a family are neighbours: few are kept.
+        self._kept = lru_cache(None if self._shared else core_count() + 1)(self._blocks)
+        if self._shared:
+            for gamma in range(len(task.voters[0])):
+                self.learning(0, gamma)
+
+    def _blocks(self, radius: int, gamma: int, where: str) -> VoteBlocks:
+        points = self._task.points[radius] if where == "points" else getattr(self._task, where)
+        return VoteBlocks(self._task.voters[radius][gamma], points)
+
+    def learning(self, radius: int, gamma: int) -> VoteBlocks:
+        """At the learning points."""
+        return self._kept(0 if self._shared else radius, gamma, "points")
+
+    def values(self, weights: np.ndarray, where: str) -> np.ndarray:
+        """Of weights ``[r, g, ..., n]``, at "points", "target" or "source" ``[r, g, ..., m]``."""
+        places = list(np.ndindex(weights.shape[:2]))
+        # Asked for here, so that threads need not wait for each other.
+        known = [self._kept(0, gamma, where) for gamma in range(weights.shape[1])] if self._shared else None
+
+        def value(place: tuple[int, int]) -> np.ndarray:
+            blocks = self._blocks(*place, where) if known is None else known[place[1]]
+            return blocks.values(weights[place])
+
+        found = on_all_cores(value, places)
+        return found.reshape(*weights.shape[:2], *found.shape[1:])
+
+
+def learn_sweep(task: LearningTask, options: GridOptions, source_labels: np.ndarray, **named: Any) -> Sweep:
+    """MinCq on every fold, radius, family, class and margin.
 
     Args:
-      source, source_labels, target: ``[m_s, d]``, ``[m_s]`` in {-1, +1}, and ``[m_t, d]``.
-      radii: to choose from; None for those at ten levels of PV, from 0.6 to 0.
-      margins: to choose from.
-      gammas: of Gaussian voters, or the values that other ``voters`` make families of; None for
-        `pvmincq_jax.default_gammas` of the target, for what the class of a family has by default, or for all families
-        of a list, which are then numbered from 0 on.
-      folds: of the source, stratified by class; the target is used whole (section 3.4).
-      draws: matchings per fold and radius; 1 is the paper's.
-      seed: of folds and matchings.
-      voters, centers, most_voters: see `pvmincq_jax.pv_mincq`.
-      radius_unit: how to read ``radii``, see `pvmincq_jax.grid_radii`.
-      margin_unit: "fraction" of each problem's mu_max, or "absolute".
-      metric: see `pvmincq_jax.match`.
-      solver: as in `pvmincq_jax.mincq`, at every point of the grid.
-      mesh: a `jax.sharding.Mesh`; folds, radii and gammas are split over its first axis. None for JAX's default device,
-        on which threads keep all cores busy.
-      progress: a bar on standard error: True, False, or None for long work at a terminal; or ``f(done, total)``.
+      task: samples, voters and folds.
+      options: of the grid.
+      source_labels: ``[m_s]``, or those of each class against the rest ``[c, m_s]``.
+      **named: fields of the `Sweep` that are there already.
 
-    Returns:
-      A `Sweep`. Points of the grid that are infeasible or without pairs are marked by their status; it is an error if
-      that is all of them.
+    Returns: a `Sweep`. It is an error if no point of it could be solved.
+    """
+    margins, votes = options.margins, _Votes(task)
+    labels = np.array([[np.atleast_2d(one.labels) for one in row] for row in task.samples])  # [f, r, c, m]
+    learnt = np.array([[one.weights for one in row] for row in task.samples])  # [f, r, m]
+    weights = np.broadcast_to(learnt[:, :, None], labels.shape)
+    folds, radii, classes, size = labels.shape
+    gammas = len(options.voters.values)
+    axes = radii, gammas, folds, classes
+
+    def problems(field: np.ndarray) -> np.ndarray:
+        """Of ``[f, r, c, m]`` a row for every problem, those of a family together."""
+        return np.broadcast_to(np.moveaxis(field, 1, 0)[:, None], (*axes, size)).reshape(-1, size)
+
+    counts = np.array([[len(mask) for mask in row] for row in task.masks[0]])
+    masks = stack_masks([mask for fold in task.masks for row in fold for mask in row])
+    masks = masks.reshape(folds, radii, gammas, -1)
+    problem_masks = np.repeat(np.moveaxis(masks, 0, 2), classes, axis=2).reshape(-1, masks.shape[-1])
+    sample = (labels, weights) if classes == 1 else balance_classes(labels, weights)
+    figures = solve_grid(
+        lambda number: votes.learning(*map(int, np.unravel_index(number, axes)[:2])),
+        Problems(problems(sample[0]), problems(sample[1]), problem_masks),
+        margins,
+        unit=options.unit,
+        solver=options.solver,
+        mesh=options.mesh,
+        advance=options.advance,
+    )
+    each = Figures(*(field.reshape(*axes, *field.shape[1:]) for field in figures))
+    status = np.max(each.status, axis=3)  # [r, g, f, k]
+    if classes > 1:
+        named_at = np.any(weights[0] * (1 + labels[0]) > 0, axis=-1)  # [r, c]
+        if missing := np.flatnonzero(~np.any(named_at, axis=0)).tolist():
+            raise UnlabelledClass(missing)
+        # A vote would never be for a class without a label.
+        status[~np.all(named_at, axis=1), :, 0] = Status.BAD_INPUT
+    check_solved(status, each.mu_max)
+
+    def values(where: str, part: slice) -> np.ndarray:
+        """Of some folds ``[r, g, f, c, k, m]``; of several classes, by how much one is ahead."""
+        found = votes.values(each.weights[:, :, part], where)
+        if classes == 1:
+            return found
+        mu = margins * (each.mu_max[:, :, part, :, None] if options.unit == "fraction" else 1.0)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            scaled = np.moveaxis(found / np.broadcast_to(mu, found.shape[:-1])[..., None], 3, 0)
+        return np.moveaxis(ahead(scaled), 0, 3)
+
+    on_target = values("target", slice(1))
+    on_points = on_target if task.target is task.points[0] else values("points", slice(1))
+    risk = _risks(on_points, labels[0][:, None, None], weights[0][:, None, None])
+    source_risk = np.empty((*axes[:2], 0, classes, len(margins)), risk.dtype)
+    if folds > 1:
+        held_out = ~task.learning[1:, None]
+        source_risk = _risks(values("source", slice(1, None)), np.atleast_2d(source_labels), held_out.astype(float))
+
+    def whole(field: np.ndarray) -> np.ndarray:
+        """``[r, g, f, c, ...]`` of all folds together, classes first; or without classes if there are two."""
+        return np.moveaxis(field[:, :, 0], 2, 0) if classes > 1 else field[:, :, 0, 0]
+
+    def by_fold(field: np.ndarray) -> np.ndarray:
+        """The same of the folds ``[f, c, r, g, k]``."""
+        moved = np.moveaxis(field, (2, 3), (0, 1))
+        return moved if classes > 1 else moved[:, 0]
+
+    solved = (status == Status.SOLVED)[:, :, :, None, :, None]
+    matched = np.sum(learnt > 0, axis=-1)
+    return Sweep(
+        gammas=options.voters.values,
+        margins=margins,
+        margin_unit=options.unit,
+        status=status[:, :, 0],
+        weights=whole(np.where(solved, each.weights, np.nan)),
+        c_bound=whole(each.c_bound),
+        kkt_residual=whole(each.kkt_residual),
+        mu_max=whole(each.mu_max),
+        self_risk=whole(risk),
+        target_values=whole(on_target),
+        source_risk=by_fold(source_risk),
+        fold_status=np.moveaxis(status[:, :, 1:], 2, 0),
+        fold_kkt_residual=by_fold(each.kkt_residual[:, :, 1:]),
+        matched=matched[0],
+        fold_matched=matched[1:],
+        self_labels=tuple(task.samples[0]),
+        voters=task.voters,
+        voter_mask=masks[0],
+        voter_counts=counts,
+        source_labels=source_labels,
+        **named,
+    )
+
+
+def _risks(values: np.ndarray, labels: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """`pvmincq_jax.vote_risk` of values ``[..., k, m]`` on labels and weights ``[..., m]``: ``[..., k]``."""
+    loss = vote_loss(values, labels[..., None, :])
+    with np.errstate(invalid="ignore"):
+        shares = weights / np.sum(weights, axis=-1, keepdims=True)
+    # A point of weight 0 counts for nothing, even one whose value is not a number.
+    return np.sum(np.where(weights[..., None, :] > 0, loss, 0.0) * shares[..., None, :], axis=-1)
+
+
+class UnlabelledClass(ValueError):
+    """No radius of a grid carries a label of a class; ``numbers`` says of which."""
+
+    def __init__(self, numbers: Sequence[int], names: Sequence[Any] | None = None) -> None:
+        """By the names of all classes, if they have any."""
+        self.numbers = numbers
+        missing = ", ".join(repr(number if names is None else names[number]) for number in numbers)
+        super().__init__(
+            f"no radius of the grid carries a label of class {missing} to the target: give larger radii, or leave the "
+            "class out"
+        )
+
+
+def check_solved(status: np.ndarray, mu_max: np.ndarray) -> None:
+    """Some point of the grid has a vote; if none has, an error that says why. Largest margins ``[r, g, f, c]``."""
+    if np.any(status == Status.SOLVED):
+        return
+    reasons = [f"{Status(code).sentence} ({int(np.sum(status == code))} points)" for code in np.unique(status)]
+    largest = np.nanmax(np.min(mu_max[:, :, 0], axis=-1), initial=0.0)
+    raise ValueError(
+        f"no point of the grid could be solved: {'; '.join(reasons)}. The largest margin that these labels allow is "
+        f"{largest:.4g}: give smaller margins, fractions of it (margin_unit='fraction'), or larger radii"
+    )
+
+
+def read_classes(
+    source: ArrayLike, source_labels: ArrayLike, target: ArrayLike
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """A checked task in one precision, with labels ``[m_s]``, or those of each class against the rest ``[c, m_s]``."""
+    source, labels, target = read_task(source, source_labels, target, classes=True)
+    if are_class_numbers(labels):
+        labels = one_against_rest(labels, int(np.max(labels)) + 1).astype(labels.dtype)
+    return source, labels, target
+
+
+def compile_for(voters: Sequence[Any], points: np.ndarray, problems: int, options: GridOptions) -> None:
+    """Begins to compile what a grid of so many problems for each family will need, while matchings are drawn."""
+    if options.mesh is None and options.unit == "fraction":
+        blocks = [VoteBlocks(family, points[:_FEW]) for family in voters]
+        compile_ahead(blocks, problems, options.margins, options.solver)
+
+
+def draw_count(draws: int | None, usual: int, points: int) -> int:
+    """How many matchings: those given, or the usual number; fewer for many points, which average by themselves.
+
+    Example:
+      >>> [draw_count(None, 16, points) for points in (300, 3000, 6000, 100_000)], draw_count(5, 16, 100_000)
+      ([16, 16, 8, 4], 5)
+    """
+    return check_count("draws", max(usual // 4, min(usual, _DRAWN // points)) if draws is None else draws, 1)
+
+
+def values_at(sweep: Sweep, x: Any) -> np.ndarray:
+    """The votes of a whole grid at new points. Nothing is solved again (not in the paper).
+
+    Args:
+      sweep: a `Sweep`.
+      x: ``[m, d]``.
+
+    Returns: ``[r, g, k, m]``, of more than two classes ``[c, r, g, k, m]``; NaN where nothing was solved.
 
     Example:
       >>> import pvmincq_jax as pvm
       >>> task = pvm.datasets.moons_task("30", 0, per_class=8)
       >>> figures = pvm.sweep(*task[:3], radii=[0.4, 0.6], margins=[0.5], gammas=[2.0], folds=2)
-      >>> figures.status.shape, figures.source_risk.shape
-      ((2, 1, 1), (2, 2, 1, 1))
+      >>> values_at(figures, task.test[:5]).shape
+      (2, 1, 1, 5)
     """
-    source, labels, target = read_task(source, source_labels, target)
-    margins = check_margins(margins, margin_unit)
-    families = family_grid(voters, gammas, target)
-    check_folds(folds, int(np.sum(labels < 0)), int(np.sum(labels > 0)))
-    unit, values = ("pv", PV_LEVELS) if radii is None else (radius_unit, radii)
-    radii = grid_radii(source, target, values, unit, metric)
-    options = GridOptions(families, margins, margin_unit, most_voters, folds, draws, seed, solver, mesh)
-    with progress_bar(progress, (1 + folds) * len(radii) * (1 + len(families.values)), "sweep") as advance:
-        figures = label_grid(source, labels, target, radii, centers, metric, options._replace(advance=advance))
-    check_solved(figures.status, figures.fold_status)
-    return figures
-
-
-def label_grid(
-    source: np.ndarray,
-    labels: np.ndarray,
-    target: np.ndarray,
-    radii: np.ndarray,
-    centers: Centers,
-    metric: Metric,
-    options: GridOptions,
-) -> Sweep:
-    """`sweep` on checked arrays of one dtype and absolute radii.
-
-    With labels ``[c, m_s]`` of each class against the rest, its radii are those of the first class, then of the second,
-    and so on; see `pvmincq_jax.adaptation.class_grids`.
-    """
-    kinds = class_numbers(labels)
-    graph = check_reach(space_graph(make_space(source, target, metric, ties=kinds), float(radii.max())))
-    placed = place_voters(options.voters.families, source, target, centers, options.most_voters, options.seed)
-    families = [one.family for one in placed]
-    learning = everybody_and_folds(source, kinds, options.folds, options.seed)
-    if options.mesh is None and options.unit == "fraction":
-        blocks = [VoteBlocks(family, target[:600]) for family in families]
-        compile_ahead(blocks, len(learning) * len(radii), options.margins, options.solver)
-    found = carried_labels(graph, labels, radii, learning, options)
-    masks = voter_masks(placed, found, learning)
-    task = LabelledGrid(learning, found, masks, np.tile(radii, len(np.atleast_2d(labels))), labels, target)
-    return learn_grid(task, families, options, target, source)
+    rows = []
+    for r, families in enumerate(sweep.voters):
+        votes = [read_votes(family, x) for family in families]
+        rows.append(np.stack([sweep.weights[..., r, g, :, : one.shape[1]] @ one.T for g, one in enumerate(votes)], -3))
+    return np.stack(rows, axis=-4)

@@ -6,7 +6,8 @@ point goes to the mean of the target points that it is matched with, over many r
 learns on the moved points, whose labels are true. Not in the paper.
 
 The mean over the drawn matchings is a matrix p of pair shares, whose rows and columns sum to at most 1. A row is a law
-over target points, and its mean and spread are what moves and what it costs: see `pvmincq_jax.moved_gibbs_bound`.
+over target points, and its mean and spread are what moves and what it costs: see
+`pvmincq_jax.bounds.deviation.moved_gibbs_bound`.
 """
 
 from typing import NamedTuple
@@ -23,7 +24,7 @@ from pvmincq_jax.matching.matching import ExpectedMatching, draw_matchings
 from pvmincq_jax.matching.space import Metric, make_space
 from pvmincq_jax.matching.spread import MatchedSpread, host_spread
 
-__all__ = ["Transport", "barycentres", "move", "pv_transport", "stay"]
+__all__ = ["Transport", "barycentres", "identity_transport", "match_moments", "move", "pv_transport"]
 
 
 class Transport(NamedTuple):
@@ -39,7 +40,7 @@ class Transport(NamedTuple):
       pv: the perturbed variation.
       radius: of the matchings.
       pairs: the expected matching, as sparse pair weights.
-      own_scale: whether the source was on the target's scale when it was matched, see `pvmincq_jax.own_scale`.
+      match_moments: whether the source had the target's moments when it was matched, see `match_moments`.
     """
 
     source: ArrayLike
@@ -50,7 +51,7 @@ class Transport(NamedTuple):
     pv: ArrayLike
     radius: ArrayLike
     pairs: ExpectedMatching
-    own_scale: bool = False
+    match_moments: bool = False
 
     @property
     def spread(self) -> MatchedSpread:
@@ -63,7 +64,7 @@ def barycentres(source: ArrayLike, target: ArrayLike, pairs: ExpectedMatching, p
 
     z_s = sum_t p_st x_t / P_s with P_s = sum_t p_st.
 
-    Host code. `pvmincq_jax.matched_spread` has the same equations for traced arrays.
+    Host code. `pvmincq_jax.matching.spread.matched_spread` has the same equations for traced arrays.
 
     Args:
       source, target: ``[m_s, d]`` and ``[m_t, d]``.
@@ -85,7 +86,9 @@ def barycentres(source: ArrayLike, target: ArrayLike, pairs: ExpectedMatching, p
     return Transport(source, moved, *spread[1:], pv, radius, pairs)
 
 
-def stay(source: ArrayLike, moved: ArrayLike | None = None, weights: ArrayLike | None = None) -> Transport:
+def identity_transport(
+    source: ArrayLike, moved: ArrayLike | None = None, weights: ArrayLike | None = None
+) -> Transport:
     """The map without a matching: every point stays, or goes where it is told. Its radius is 0, and PV is 1.
 
     Not in the paper.
@@ -98,7 +101,7 @@ def stay(source: ArrayLike, moved: ArrayLike | None = None, weights: ArrayLike |
     Returns: a `Transport` without pairs.
 
     Example:
-      >>> rest = stay(np.array([[0.0], [2.0]]))
+      >>> rest = identity_transport(np.array([[0.0], [2.0]]))
       >>> print(rest.moved[:, 0], rest.weights, rest.pv)
       [0. 2.] [1. 1.] 1.0
     """
@@ -107,6 +110,33 @@ def stay(source: ArrayLike, moved: ArrayLike | None = None, weights: ArrayLike |
     weights = np.ones(len(source)) if weights is None else np.asarray(weights)
     still, nobody = np.zeros(len(source)), np.zeros(0, int)
     return Transport(source, moved, weights, still, still, 1.0, 0.0, ExpectedMatching(nobody, nobody, np.zeros(0)))
+
+
+def match_moments(source: ArrayLike, target: ArrayLike, rows: ArrayLike | None = None) -> np.ndarray:
+    """The source with each feature moved and scaled to the target's mean and standard deviation.
+
+    x' = mean_T + (x - mean_S) std_T / std_S, the map that two domains have in common when each is standardised by
+    itself. It takes the classes to be as frequent in both domains, and no feature to be turned into another: a feature
+    that shifts because one class is rarer is moved by as much. Not in the paper.
+
+    Args:
+      source, target: ``[m_s, d]`` and ``[m_t, d]``.
+      rows: of the source, that its mean and deviation are taken from; None for all.
+
+    Returns: ``[m_s, d]``. A feature that is constant in the source is moved, and not scaled.
+
+    Example:
+      >>> match_moments(np.array([[0.0], [2.0]]), np.array([[10.0], [16.0]]))
+      array([[10.],
+             [16.]])
+    """
+    source, target = np.asarray(source), np.asarray(target)
+    sample = source if rows is None else source[np.asarray(rows)]
+    mean, spread = sample.mean(axis=0), sample.std(axis=0)
+    # What differs by rounding alone is constant.
+    varies = spread > 1e-9 * np.maximum(np.abs(mean), np.max(spread, initial=0.0))
+    factor = np.where(varies, target.std(axis=0) / np.where(varies, spread, 1.0), 1.0)
+    return (source - mean) * factor + target.mean(axis=0)
 
 
 def pv_transport(

@@ -1,9 +1,17 @@
-"""MinCq on moved source points, at one point and over the grid of radii x gammas x margins.
+"""MinCq on moved source points, at one point and over the grid of maps x gammas x margins. Not in the paper.
 
-Matchings are drawn on the host, once per radius; `pvmincq_jax.adaptation.moved_grid` learns on what they moved.
+A map moves nobody, brings the source to the target's moments, or follows matchings at a radius. In the plane the useful
+radii reach far beyond the bottleneck radius; in many dimensions distances concentrate, and a little beyond it every
+point is within reach of every other. Levels of PV follow the data on both sides, and radii that reach given shares of
+all pairs are added where they are well beyond the bottleneck radius.
+
+Samples of unequal size, or of unequal class ratio, are made even by repeating rows before they are matched; copies are
+folded into their point afterwards, so that a map is always one of the source as it was given.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -11,21 +19,174 @@ import numpy as np
 from pvmincq_jax._checks import check_margins, check_positive, read_task
 from pvmincq_jax._progress import Progress, progress_bar
 from pvmincq_jax._types import ArrayLike, MarginUnit, RadiusUnit
-from pvmincq_jax.adaptation.grid import VoteBlocks, compile_ahead
-from pvmincq_jax.adaptation.learn import learn_at
-from pvmincq_jax.adaptation.model import PVMinCq
-from pvmincq_jax.adaptation.moved_grid import TransportSweep, learn_on_moved, moved_labels
-from pvmincq_jax.adaptation.moves import Moves, one_map, plan_moves
-from pvmincq_jax.adaptation.options import GridOptions
-from pvmincq_jax.adaptation.seats import MOST_VOTERS, place_on_moved
-from pvmincq_jax.adaptation.transport import stay
-from pvmincq_jax.matching.space import Metric
+from pvmincq_jax.adaptation.model import PVMinCq, learn_at
+from pvmincq_jax.adaptation.sweeps import GridOptions, LearningTask, Sweep, compile_for, learn_sweep, read_classes
+from pvmincq_jax.adaptation.transport import Transport, barycentres, identity_transport, match_moments
+from pvmincq_jax.matching.curve import grid_radii, level_radii
+from pvmincq_jax.matching.graph import RadiusGraph, check_reach, space_graph
+from pvmincq_jax.matching.matching import ExpectedMatching, draw_matchings
+from pvmincq_jax.matching.points import class_rows, even_rows
+from pvmincq_jax.matching.selflabel import SelfLabels
+from pvmincq_jax.matching.space import Metric, Precomputed, make_space
+from pvmincq_jax.voting.centers import MOST_VOTERS, place_on_moved
+from pvmincq_jax.voting.classes import class_numbers
 from pvmincq_jax.voting.families import VoterKind, family_grid, one_family
 from pvmincq_jax.voting.program import Solver
 
 __all__ = ["pv_transport_mincq", "transport_sweep"]
 
 MARGIN_FRACTIONS = (0.05, 0.2, 0.5)
+# Levels of PV, then shares of all pairs within reach: close together where large rotations need them, and below 0.9,
+# from where on a matching is next to any permutation, and moved points are all one.
+PV_LEVELS = (0.6, 0.4, 0.2, 0.1, 0.05, 0.0)
+REACHES = (0.2, 0.4, 0.6, 0.75, 0.82, 0.88)
+# How far beyond the bottleneck radius, in its units: what is nearer gives next to the same map.
+_BEYOND = 1.15
+# Of samples with more pairs than these, 5 800 points a domain, radii that reach more are left out: 400 MB of edges.
+_MOST_EDGES = 1 << 25
+
+
+class MapOptions(NamedTuple):
+    """Which maps a grid holds; each as in `pvmincq_jax.transport_sweep`.
+
+    Attributes:
+      radii: of the matchings, or None for the default.
+      unit: of the radii.
+      include_identity: whether a map that moves nobody is among them; None: with default radii.
+      match_moments: whether the same maps follow from the source with the target's moments; None: with default radii.
+      equal_sizes: whether samples of unequal size are made even.
+      shares: of the classes in the target, by label, which the source is brought to; None for those of the source.
+      draws: matchings per radius.
+      seed: of matchings and repeated rows.
+      metric: of the matching.
+    """
+
+    radii: ArrayLike | Sequence[float] | None = None
+    unit: RadiusUnit = "absolute"
+    include_identity: bool | None = None
+    match_moments: bool | None = None
+    equal_sizes: bool = True
+    shares: dict[float, float] | None = None
+    draws: int = 64
+    seed: int = 0
+    metric: Metric = "euclidean"
+
+
+class _Maps:
+    """The maps between two checked samples; rows may be repeated before they are matched."""
+
+    def __init__(self, source: np.ndarray, labels: np.ndarray, target: np.ndarray, options: MapOptions) -> None:
+        self._source, self._target, self._options = source, target, options
+        equal, shares, seed = options.equal_sizes, options.shares, options.seed
+        self._source_rows, self._target_rows = np.arange(len(source)), np.arange(len(target))
+        size = max(len(source), len(target)) if equal else len(source)
+        if shares is not None:
+            self._source_rows = class_rows(source, labels, size, shares, seed=seed)
+        elif equal:
+            self._source_rows = even_rows(source, size, seed=seed, labels=labels)
+        if equal:
+            self._target_rows = even_rows(target, size, seed=seed)
+        self._ties = labels[self._source_rows]
+
+    def plan(self) -> Iterator[Callable[[], Transport]]:
+        """The maps of a grid, at least one, each to be made when it is called."""
+        options = self._options
+        default, measured = options.radii is None, isinstance(options.metric, Precomputed)
+        scaled = default and not measured if options.match_moments is None else options.match_moments
+        for moments in (False, True) if scaled else (False,):
+            start = self._start(moments)
+            if default if options.include_identity is None else options.include_identity:
+                yield partial(self._unmatched, start, moments)
+            graph, radii = self._reach(start)
+            for radius in radii:
+                yield partial(self._matched, graph, float(radius), moments)
+
+    def one(self) -> Transport:
+        """One map by itself: the identity or that of one radius, with the target's moments or as it is."""
+        moments = bool(self._options.match_moments)
+        start = self._start(moments)
+        if self._options.include_identity:
+            return self._unmatched(start, moments)
+        graph, radii = self._reach(start)
+        return self._matched(graph, float(radii[0]), moments)
+
+    def _start(self, moments: bool) -> np.ndarray:
+        """The source as it is matched: as it is, or with the target's moments."""
+        if not moments:
+            return self._source
+        if isinstance(self._options.metric, Precomputed):
+            raise ValueError("match_moments must be False where metric is Precomputed: distances are given as they are")
+        moved = match_moments(self._source, self._target[self._target_rows], self._source_rows)
+        return moved.astype(self._source.dtype)
+
+    def _unmatched(self, start: np.ndarray, moments: bool) -> Transport:
+        points, rows = len(self._source), self._source_rows
+        weights = np.bincount(rows, minlength=points) * (points / len(rows))
+        return identity_transport(self._source, start, weights)._replace(match_moments=moments)
+
+    def _reach(self, start: np.ndarray) -> tuple[RadiusGraph, np.ndarray]:
+        """The graph of the largest radius, and all radii ``[r]``."""
+        metric, radii = self._options.metric, self._options.radii
+        if isinstance(metric, Precomputed):
+            metric = Precomputed(np.asarray(metric.distances)[np.ix_(self._source_rows, self._target_rows)])
+        source, target = start[self._source_rows], self._target[self._target_rows]
+        space = make_space(source, target, metric, ties=self._ties)
+        if radii is None:
+            levels = np.unique(level_radii(space, PV_LEVELS))
+            shares = [share for share in REACHES if share * len(source) * len(target) <= _MOST_EDGES]
+            wide = np.quantile(space.some_lengths(), shares)
+            lengths = np.concatenate([levels, wide[wide >= _BEYOND * levels[-1]]])
+        else:
+            lengths = grid_radii(source, target, radii, self._options.unit, metric)
+        graph = check_reach(space_graph(space, float(lengths.max())))
+        # A radius that reaches nobody gives nothing to learn from.
+        return graph, lengths[lengths >= np.min(graph.distances)]
+
+    def _matched(self, graph: RadiusGraph, radius: float, moments: bool) -> Transport:
+        drawn = draw_matchings(graph.within(radius), self._options.draws, seed=self._options.seed)
+        pairs = self._fold(drawn.expected)
+        return barycentres(self._source, self._target, pairs, drawn.pv, radius)._replace(match_moments=moments)
+
+    def _fold(self, pairs: ExpectedMatching) -> ExpectedMatching:
+        """Pairs of copies as pairs of points; a point is as heavy as all its copies, and all together weigh m_s."""
+        points = len(self._source)
+        code = self._target_rows[pairs.target] * points + self._source_rows[pairs.source]
+        code, place = np.unique(code, return_inverse=True)
+        weights = np.bincount(place, pairs.weights) * (points / len(self._source_rows))
+        return ExpectedMatching(code % points, code // points, weights)
+
+
+def moved_labels(transport: Transport, labels: np.ndarray) -> SelfLabels:
+    """The labels of moved points, each as heavy as it is matched."""
+    return SelfLabels(labels, np.asarray(transport.weights), float(transport.pv), transport.pairs)
+
+
+def learn_on_moved(
+    transports: Sequence[Transport], labels: np.ndarray, target: np.ndarray, options: GridOptions
+) -> Sweep:
+    """Learns on moved points that are already there, whatever moved them.
+
+    Args:
+      transports: one for each radius, e.g. of `pvmincq_jax.adaptation.transport.barycentres`.
+      labels: of the source ``[m_s]``, or of each class against the rest ``[c, m_s]``.
+      target: ``[m_t, d]``.
+      options: of the grid, which has no folds.
+
+    Returns: a `Sweep`.
+    """
+    families, most, seed = options.voters.families, options.most_voters, options.seed
+    moved = [np.asarray(one.moved) for one in transports]
+    placed = [
+        place_on_moved(families, np.asarray(one.source), points, np.asarray(one.weights), most, seed)
+        for one, points in zip(transports, moved)
+    ]
+    voters = tuple(tuple(family for family, _ in row) for row in placed)
+    masks = [[[mask for _, mask in row] for row in placed]]
+    samples = [[moved_labels(one, labels) for one in transports]]
+    everybody = np.ones((1, labels.shape[-1]), bool)
+    task = LearningTask(moved, voters, masks, samples, target, transports[0].source, everybody)
+    radii, pv = (np.array([float(getattr(one, name)) for one in transports]) for name in ("radius", "pv"))
+    return learn_sweep(task, options, labels, radii=radii, pv=pv, target=target, transports=tuple(transports))
 
 
 def pv_transport_mincq(
@@ -44,8 +205,8 @@ def pv_transport_mincq(
     margin_unit: MarginUnit = "fraction",
     metric: Metric = "euclidean",
     identity: bool = False,
-    own_scale: bool = False,
-    even: bool = True,
+    match_moments: bool = False,
+    equal_sizes: bool = True,
     ratio: float | None = None,
 ) -> PVMinCq:
     """Learns a majority vote for the target domain on the moved, truly labelled source points (not in the paper).
@@ -62,13 +223,13 @@ def pv_transport_mincq(
       draws: how many matchings.
       voters, most_voters: as there; kernels sit on the moved points.
       identity: whether nobody is matched, and the source stays where it is; the radius is then None or 0.
-      own_scale: whether the source is brought to the target's scale first, see `pvmincq_jax.own_scale`.
-      even, ratio: as in `pvmincq_jax.transport_sweep`.
+      match_moments: whether the source is brought to the target's moments first, see `pvmincq_jax.match_moments`.
+      equal_sizes, ratio: as in `pvmincq_jax.transport_sweep`.
 
     Returns:
       A `PVMinCq`, for `pvmincq_jax.decision` and `pvmincq_jax.predict`. Its learning sample is the moved source:
       ``labels`` and ``label_weights``, both ``[m_s]``, are theirs. A `pvmincq_jax.Choice` of the same task, draws and
-      seed has its radius, margin, margin_unit, gamma, identity and own_scale.
+      seed has its radius, margin, margin_unit, gamma, identity and match_moments.
 
     Example:
       >>> from pvmincq_jax import predict
@@ -86,11 +247,21 @@ def pv_transport_mincq(
         raise ValueError("radius must be a number unless identity is True; it is None")
     if not identity and radius_unit != "pv":
         check_positive("radius", radius)
-    moves = Moves([radius or 0.0], radius_unit, identity, own_scale, even, _shares(ratio), draws, seed, metric)
-    transport = one_map(source, labels, target, moves)
-    [(family, mask)] = place_on_moved([family], transport, most_voters, seed)
-    learnt = np.asarray(transport.moved), moved_labels(transport, labels), mask
-    return learn_at(family, *learnt, transport.radius, margin, margin_unit)
+    options = MapOptions(
+        [radius or 0.0],
+        radius_unit,
+        identity,
+        match_moments,
+        equal_sizes,
+        _by_label(ratio, labels),
+        draws,
+        seed,
+        metric,
+    )
+    transport = _Maps(source, labels, target, options).one()
+    moved, weights = np.asarray(transport.moved), np.asarray(transport.weights)
+    [(family, mask)] = place_on_moved([family], source, moved, weights, most_voters, seed)
+    return learn_at(family, moved, moved_labels(transport, labels), mask, transport.radius, margin, margin_unit)
 
 
 def transport_sweep(
@@ -111,12 +282,12 @@ def transport_sweep(
     solver: Solver = "interior_point",
     mesh: jax.sharding.Mesh | None = None,
     progress: Progress = None,
-    identity: bool | None = None,
-    own_scale: bool | None = None,
-    even: bool = True,
-    ratio: float | None = None,
+    include_identity: bool | None = None,
+    match_moments: bool | None = None,
+    equal_sizes: bool = True,
+    ratio: float | Sequence[float] | None = None,
     source_weights: ArrayLike | None = None,
-) -> TransportSweep:
+) -> Sweep:
     """Learns the vote on moved source points at every point of a grid, without target labels (not in the paper).
 
     Args:
@@ -127,51 +298,74 @@ def transport_sweep(
       voters, most_voters: as in `pvmincq_jax.pv_mincq`; kernels sit on the moved points.
       margins, gammas, radius_unit, margin_unit, metric, solver, progress: as in `pvmincq_jax.sweep`.
       mesh: as there; radii and gammas are split over its first axis.
-      identity: whether the vote learnt on the source where it is, without adaptation, is a point of the grid, at
+      include_identity: whether the votes learnt on the source where it is, without adaptation, are in the grid, at
         radius 0; None: with the default radii.
-      own_scale: whether all of the grid is there a second time, with each source feature on the target's mean and
-        deviation before it is matched, see `pvmincq_jax.own_scale`; None: with the default radii.
-      even: whether the smaller sample is repeated to the size of the larger one before they are matched, see
-        `pvmincq_jax.even_rows`.
-      ratio: the share of +1 in the target, which the source is brought to by repeating and leaving out rows before the
-        samples are matched, see `pvmincq_jax.estimate_ratio`; None: the classes are as frequent as in the source.
+      match_moments: whether all of the grid is there a second time, with each source feature at the target's mean and
+        deviation before it is matched, see `pvmincq_jax.match_moments`; None: with the default radii.
+      equal_sizes: whether the smaller sample is repeated to the size of the larger one before they are matched, see
+        `pvmincq_jax.matching.points.even_rows`.
+      ratio: the share of +1 in the target, or the shares of all classes ``[c]``, which the source is brought to by
+        repeating and leaving out rows before the samples are matched; None: the classes are as frequent as in the
+        source.
       source_weights: of the source points ``[m_s]``, see `pvmincq_jax.detect_shift`; then the source stays where it is,
         so weighed, and there is no other map in the grid.
 
-    Returns: a `TransportSweep`; what could not be solved is marked, or an error, as in `pvmincq_jax.sweep`.
+    Returns: a `Sweep`; what could not be solved is marked, or an error, as in `pvmincq_jax.sweep`.
 
     Example:
       >>> import pvmincq_jax as pvm
       >>> task = pvm.datasets.moons_task("30", 0, per_class=8)
       >>> figures = pvm.transport_sweep(*task[:3], radii=[0.4, 0.6], margins=[0.5], gammas=[2.0])
-      >>> figures.status.shape, figures.moved_values.shape
-      ((2, 1, 1), (2, 1, 1, 16))
+      >>> figures.status.shape, len(figures.transports)
+      ((2, 1, 1), 2)
     """
-    source, labels, target = read_task(source, source_labels, target)
+    source, labels, target = read_classes(source, source_labels, target)
     margins = check_margins(margins, margin_unit)
     families = family_grid(voters, gammas, target)
-    moves = Moves(radii, radius_unit, identity, own_scale, even, _shares(ratio), draws, seed, metric)
-    options = GridOptions(families, margins, margin_unit, most_voters, seed=seed, solver=solver, mesh=mesh)
-    makers = plan_moves(source, labels, target, moves) if source_weights is None else []
-    if mesh is None and margin_unit == "fraction":
-        # As if nobody moved.
-        placed = place_on_moved(families.families, stay(source), most_voters, seed)
-        blocks = [VoteBlocks(family, source[:600]) for family, _ in placed]
-        compile_ahead(blocks, len(makers) or 1, margins, solver)
-    transports = [] if source_weights is None else [stay(source, weights=source_weights)]
-    steps = len(makers) + (len(makers) or 1) * len(families.values)
-    with progress_bar(progress, steps, "transport") as advance:
+    shares = _by_label(ratio, labels)
+    maps = MapOptions(radii, radius_unit, include_identity, match_moments, equal_sizes, shares, draws, seed, metric)
+    options = GridOptions(families, margins, margin_unit, most_voters, draws=draws, seed=seed, solver=solver, mesh=mesh)
+    if source_weights is None:
+        makers = list(_Maps(source, class_numbers(labels), target, maps).plan())
+    else:
+        makers = [partial(identity_transport, source, weights=source_weights)]
+    # As if nobody moved.
+    placed = place_on_moved(families.families, source, source, np.ones(len(source)), most_voters, seed)
+    compile_for([family for family, _ in placed], source, len(makers), options)
+    with progress_bar(progress, len(makers) * (1 + len(families.values)), "transport") as advance:
+        transports = []
         for make in makers:
             transports.append(make())
             advance(1)
-        (found,) = learn_on_moved(transports, labels[None], target, options._replace(advance=advance))
-    return found._replace(ratio=float(np.mean(labels > 0)) if ratio is None else float(ratio))
+        figures = learn_on_moved(transports, labels, target, options._replace(advance=advance))
+    if labels.ndim == 1:
+        return figures._replace(ratio=float(np.mean(labels > 0)) if shares is None else shares[1.0])
+    return figures._replace(ratio=None if shares is None else np.array(list(shares.values())))
 
 
-def _shares(ratio: float | None) -> dict[float, float] | None:
-    """Of both classes, from that of +1, which is between 0 and 1."""
+def check_shares(ratio: ArrayLike | Sequence[float], classes: int) -> np.ndarray:
+    """The shares of all classes ``[c]``, from the share of +1, or from those of more than two.
+
+    Example:
+      >>> check_shares(0.25, 2)
+      array([0.75, 0.25])
+    """
+    shares = np.asarray(ratio, float)
+    if classes == 2:
+        if shares.ndim or not 0 < shares < 1:
+            raise ValueError(f"ratio must be the share of +1 in the target, between 0 and 1; it is {ratio!r}")
+        return np.array([1 - shares, shares])
+    if shares.shape != (classes,) or not np.all(shares > 0) or not np.isclose(np.sum(shares), 1):
+        raise ValueError(
+            f"ratio must be {classes} shares above 0 with sum 1, in the order of the classes; it is {ratio!r}"
+        )
+    return shares
+
+
+def _by_label(ratio: ArrayLike | Sequence[float] | None, labels: np.ndarray) -> dict[float, float] | None:
+    """`check_shares` by label, of labels ``[m_s]`` or of each class against the rest ``[c, m_s]``."""
     if ratio is None:
         return None
-    if not 0 < ratio < 1:
-        raise ValueError(f"ratio must be None or the share of +1 in the target, between 0 and 1; it is {ratio!r}")
-    return {1.0: ratio, -1.0: 1 - ratio}
+    shares = check_shares(ratio, 2 if labels.ndim == 1 else len(labels))
+    kinds = (-1, 1) if labels.ndim == 1 else range(len(shares))
+    return {float(kind): float(share) for kind, share in zip(kinds, shares)}

@@ -1,41 +1,39 @@
 """Fits that choose radius, margin and gamma without a single target label (section 3.4)."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
-import jax
 import numpy as np
 
-from pvmincq_jax._checks import check_callable, check_list, check_task
-from pvmincq_jax._progress import Progress
-from pvmincq_jax._types import ArrayLike, MarginUnit, RadiusUnit, brief
-from pvmincq_jax.adaptation.choice import Choice, choose
-from pvmincq_jax.adaptation.committee import PART, committee
-from pvmincq_jax.adaptation.criteria import Criterion, label_criterion
-from pvmincq_jax.adaptation.labelled import Sweep
-from pvmincq_jax.adaptation.learn import model_at
-from pvmincq_jax.adaptation.model import PVMinCq
-from pvmincq_jax.adaptation.moved_criteria import TransportCriterion, at_rest, transport_criterion
-from pvmincq_jax.adaptation.moved_grid import TransportSweep
-from pvmincq_jax.adaptation.ratio import Ratio, estimate_ratio
-from pvmincq_jax.adaptation.seats import MOST_VOTERS, Centers
-from pvmincq_jax.adaptation.shift import Shift, contradicted, detect_shift, stay_weights
-from pvmincq_jax.adaptation.sweeps import MARGIN_FRACTIONS, sweep
-from pvmincq_jax.adaptation.transport_sweeps import MARGIN_FRACTIONS as MOVED_FRACTIONS
-from pvmincq_jax.adaptation.transport_sweeps import transport_sweep
-from pvmincq_jax.matching.space import Metric
-from pvmincq_jax.voting.families import VoterKind
-from pvmincq_jax.voting.program import Solver
+from pvmincq_jax._checks import check_callable, check_task
+from pvmincq_jax._types import ArrayLike, brief, takes_options_of
+from pvmincq_jax.adaptation.choice import TOP_FRACTION, Choice, choose, committee
+from pvmincq_jax.adaptation.criteria import Criterion, label_criterion, rs, scores_of
+from pvmincq_jax.adaptation.label import mincq_sweep, sweep
+from pvmincq_jax.adaptation.model import PVMinCq, model_at
+from pvmincq_jax.adaptation.shift import Shift, class_weights, contradicted, detect_shift, label_shift
+from pvmincq_jax.adaptation.sweeps import Sweep, draw_count
+from pvmincq_jax.adaptation.transport_criteria import transport_criterion
+from pvmincq_jax.adaptation.transport_sweeps import check_shares, transport_sweep
 
-__all__ = ["ValidatedFit", "ValidatedTransport", "fit_transport_validated", "fit_validated"]
+__all__ = ["ValidatedFit", "fit_mincq_validated", "fit_transport_validated", "fit_validated"]
+
+Ratio = float | Sequence[float] | Literal["source", "estimated"]
+
+# Options of a transport grid that say which maps it holds: who gives one knows what has changed.
+_MAPS = ("radii", "include_identity", "match_moments")
+# A class of a smaller share than this has vanished: where more than the ratio has changed, that is no estimate.
+_VANISHED = 0.02
+# Nor is a class left without any weight.
+_LEAST_SHARE = 1e-3
 
 
 class ValidatedFit(NamedTuple):
-    """What `fit_validated` returns: the vote, the point chosen, and the whole grid.
+    """What the validated fits return: the vote, the point chosen, and the whole grid.
 
     Attributes:
-      model: the vote at the point chosen, a `pvmincq_jax.PVMinCq`.
-      choice: that point, a `pvmincq_jax.Choice`.
+      model: the vote at the point chosen, or the committee, a `pvmincq_jax.PVMinCq`.
+      choice: the best point of the grid, a `pvmincq_jax.Choice`; its score is NaN where there was nothing to choose.
       sweep: the whole grid, a `pvmincq_jax.Sweep`.
     """
 
@@ -47,28 +45,35 @@ class ValidatedFit(NamedTuple):
         """In a few lines."""
         return brief(self)
 
+    @property
+    def shift(self) -> Shift | None:
+        """What has changed; None where nobody asked: in the form that carries labels, or with maps of one's own."""
+        return self.sweep.shift
 
+    @property
+    def adapted(self) -> bool:
+        """Whether the best point of the grid adapts, and is not the source where it is."""
+        return not self.sweep.unmoved[self.choice.grid_index[0]]
+
+
+def best_fit(figures: Sweep, criterion: Criterion) -> ValidatedFit:
+    """The vote at the point of least score; with one point there is nothing to choose, and its score is NaN."""
+    if figures.status.size == 1:
+        choice = choose(figures, np.zeros((1, 1, 1)))._replace(score=np.nan, scores=np.full((1, 1, 1), np.nan))
+    else:
+        choice = choose(figures, scores_of(figures, criterion))
+    return ValidatedFit(model_at(figures, choice.grid_index), choice, figures)
+
+
+@takes_options_of(sweep)
 def fit_validated(
     source: ArrayLike,
     source_labels: ArrayLike,
     target: ArrayLike,
     *,
     criterion: Criterion = label_criterion,
-    radii: ArrayLike | Sequence[float] | None = None,
-    margins: ArrayLike | Sequence[float] = MARGIN_FRACTIONS,
-    gammas: ArrayLike | Sequence[float] | None = None,
-    folds: int = 5,
-    draws: int = 16,
-    seed: int = 0,
-    voters: VoterKind = "rbf",
-    centers: Centers = "target",
-    most_voters: int = MOST_VOTERS,
-    radius_unit: RadiusUnit = "absolute",
-    margin_unit: MarginUnit = "fraction",
-    metric: Metric = "euclidean",
-    solver: Solver = "interior_point",
-    mesh: jax.sharding.Mesh | None = None,
-    progress: Progress = None,
+    draws: int | None = None,
+    **grid: Any,
 ) -> ValidatedFit:
     """PV-MinCq with radius, margin and gamma chosen by validation, in one call (Algorithm 3 and section 3.4).
 
@@ -77,12 +82,14 @@ def fit_validated(
 
     Args:
       source, source_labels, target: the task, as in `pvmincq_jax.sweep`.
-      criterion: from a `Sweep` to scores ``[r, g, k]``, the lower the better.
-      radii, margins, gammas, folds, draws, seed, voters, centers, most_voters, radius_unit, margin_unit, metric,
-        solver, mesh, progress: of the grid, as in `pvmincq_jax.sweep`.
+      criterion: from a `Sweep` to scores ``[r, g, k]``, the lower the better. Of more than two classes it may give
+        scores of each ``[c, r, g, k]``, half the sum of which counts.
+      draws: matchings per fold and radius. None for 16, and fewer from 3 000 points on: down to a quarter at four times
+        as many.
+      **grid: radii, margins, gammas, folds, seed, voters, centers, most_voters, radius_unit, margin_unit, metric,
+        solver, mesh and progress, as in `pvmincq_jax.sweep`, but for ``folds``, which is None unless given.
 
-    Returns:
-      A `ValidatedFit`.
+    Returns: a `ValidatedFit`.
 
     Example:
       >>> import pvmincq_jax as pvm
@@ -92,86 +99,64 @@ def fit_validated(
       (True, (1500,))
     """
     check_callable("criterion", criterion)
-    figures = sweep(
-        source, source_labels, target, radii=radii, margins=margins, gammas=gammas, folds=folds, draws=draws, seed=seed,
-        voters=voters, centers=centers, most_voters=most_voters, radius_unit=radius_unit, margin_unit=margin_unit,
-        metric=metric, solver=solver, mesh=mesh, progress=progress,
-    )  # fmt: skip
-    choice = choose(figures, criterion(figures))
-    return ValidatedFit(model_at(figures, choice.grid_index), choice, figures)
+    check_task(source, source_labels, target, classes=True)
+    count = draw_count(draws, 16, len(np.asarray(target)))
+    return best_fit(sweep(source, source_labels, target, draws=count, **{"folds": None} | grid), criterion)
 
 
-def _share(
-    ratio: Ratio,
-    source: ArrayLike,
-    labels: ArrayLike,
-    target: ArrayLike,
-    criterion: TransportCriterion,
-    options: dict,
-    shift: Shift | None,
-) -> float | None:
-    """The share of +1 that the source is brought to; None to leave it as it is."""
-    if isinstance(ratio, str) and ratio not in ("source", "estimated"):
-        raise ValueError(f"ratio must be 'source', 'estimated', or a number between 0 and 1; it is {ratio!r}")
+@takes_options_of(mincq_sweep)
+def fit_mincq_validated(
+    points: ArrayLike, labels: ArrayLike, *, criterion: Criterion = rs, **grid: Any
+) -> ValidatedFit:
+    """MinCq on one domain, with margin and gamma chosen by cross-validation (section 4).
+
+    Args:
+      points, labels: ``[m, d]``, and ``[m]`` in {-1, +1}, or numbers from 0 on of more than two classes.
+      criterion: as in `fit_validated`.
+      **grid: margins, gammas, folds, seed, voters, most_voters and margin_unit, as in
+        `pvmincq_jax.adaptation.label.mincq_sweep`.
+
+    Returns: a `ValidatedFit`; its radius is 0.
+
+    Example:
+      >>> x = np.random.default_rng(0).normal(size=(30, 2))
+      >>> fit = fit_mincq_validated(x, np.sign(x[:, 0]), margins=[0.1, 0.5], gammas=[1.0], folds=3)
+      >>> fit.choice.radius, bool(fit.choice.score == fit.choice.scores.min())
+      (0.0, True)
+    """
+    check_callable("criterion", criterion)
+    return best_fit(mincq_sweep(points, labels, **grid), criterion)
+
+
+def _target_shares(ratio: Ratio, shift: Shift | None, task: tuple[ArrayLike, ...], seed: int) -> np.ndarray | None:
+    """The shares of all classes ``[c]`` that the source is brought to; None to leave them as they are."""
+    if not isinstance(ratio, str):
+        return check_shares(ratio, np.unique(np.asarray(task[1])).size)
+    if ratio not in ("source", "estimated"):
+        raise ValueError(
+            "ratio must be 'source', 'estimated', a number between 0 and 1, or a share for each of more than two "
+            f"classes; it is {ratio!r}"
+        )
     if ratio == "source":
         return None
-    if ratio == "estimated":
-        if shift is not None and shift.weights is not None:
-            return float(np.clip(shift.label_shift.shares[1], 0.01, 0.99))
-        return estimate_ratio(source, labels, target, criterion=criterion, **options).ratio
-    return float(ratio)
+    estimate = label_shift(*task, seed=seed) if shift is None else shift.label_shift
+    shares = np.maximum(np.asarray(estimate.shares), _LEAST_SHARE)
+    explained = shift is not None and shift.weights is not None
+    return None if np.min(shares) < _VANISHED and not explained else shares / np.sum(shares)
 
 
-class ValidatedTransport(NamedTuple):
-    """What `fit_transport_validated` returns.
-
-    Attributes:
-      model: the committee, or the vote at the best point, a `pvmincq_jax.PVMinCq`.
-      choice: the best point, a `pvmincq_jax.Choice`.
-      sweep: the whole grid, a `pvmincq_jax.TransportSweep`.
-      shift: what has changed, a `pvmincq_jax.Shift`; None where the radii or maps were given.
-    """
-
-    model: PVMinCq
-    choice: Choice
-    sweep: TransportSweep
-    shift: Shift | None = None
-
-    def __repr__(self) -> str:
-        """In a few lines."""
-        return brief(self)
-
-    @property
-    def adapted(self) -> bool:
-        """Whether the best point of the grid is a map, and not the source where it is."""
-        return not at_rest(self.sweep)[self.choice.grid_index[0]]
-
-
+@takes_options_of(transport_sweep)
 def fit_transport_validated(
     source: ArrayLike,
     source_labels: ArrayLike,
     target: ArrayLike,
     *,
-    criterion: TransportCriterion = transport_criterion,
-    radii: ArrayLike | Sequence[float] | None = None,
-    margins: ArrayLike | Sequence[float] = MOVED_FRACTIONS,
-    gammas: ArrayLike | Sequence[float] | None = None,
-    draws: int = 64,
-    seed: int = 0,
-    voters: VoterKind = "rbf",
-    most_voters: int = MOST_VOTERS,
-    radius_unit: RadiusUnit = "absolute",
-    margin_unit: MarginUnit = "fraction",
-    metric: Metric = "euclidean",
-    solver: Solver = "interior_point",
-    mesh: jax.sharding.Mesh | None = None,
-    progress: Progress = None,
-    identity: bool | None = None,
-    own_scale: bool | None = None,
-    even: bool = True,
+    criterion: Criterion = transport_criterion,
+    draws: int | None = None,
     ratio: Ratio = "source",
-    part: float | None = PART,
-) -> ValidatedTransport:
+    top_fraction: float | None = TOP_FRACTION,
+    **grid: Any,
+) -> ValidatedFit:
     """MinCq on moved source points, with radius, margin and gamma chosen without target labels, in one call.
 
     Unless a criterion, radii, maps or a metric are given, `pvmincq_jax.detect_shift` is asked first: where the class
@@ -181,18 +166,17 @@ def fit_transport_validated(
 
     Args:
       source, source_labels, target: the task, as in `pvmincq_jax.transport_sweep`.
-      criterion: from a `TransportSweep` to scores ``[r, g, k]``, the lower the better.
-      radii, margins, gammas, draws, seed, voters, most_voters, radius_unit, margin_unit, metric, solver, mesh,
-        progress, identity, own_scale, even: of the grid, as in `pvmincq_jax.transport_sweep`.
-      ratio: the share of +1 in the target, "source" where it is that of the source, or "estimated": by
-        `pvmincq_jax.label_shift` where nothing else has changed, else by `pvmincq_jax.estimate_ratio` over the same
-        maps and voters, at the middle one of the gammas. Weighing classes is a bet: a conditional shift can look like
-        another class ratio, and no unlabelled sample tells them apart.
-      part: of the grid that votes, see `pvmincq_jax.committee`; None for the best point alone.
+      criterion: as in `fit_validated`.
+      draws: matchings per radius. None for 64, and fewer from 750 points on: down to a quarter at four times as many.
+      ratio: the share of +1 in the target, or the shares of more than two classes ``[c]``; "source" where they are
+        those of the source; or "estimated", by `pvmincq_jax.label_shift`, unless a class would then vanish where more
+        than the ratio has changed. Weighing classes is a bet: a conditional shift can look like another class ratio,
+        and no unlabelled sample tells them apart.
+      top_fraction: of the grid that votes, see `pvmincq_jax.committee`; None for the best point alone.
+      **grid: radii, margins, gammas, seed, voters, most_voters, radius_unit, margin_unit, metric, solver, mesh,
+        progress, include_identity, match_moments, equal_sizes and source_weights, as in `pvmincq_jax.transport_sweep`.
 
-    Returns:
-      A `ValidatedTransport`; its model is made of votes that the sweep found, or, where one vote alone is asked for,
-      is solved to 1e-7.
+    Returns: a `ValidatedFit`; its model is made of votes that the sweep has.
 
     Example:
       >>> import pvmincq_jax as pvm
@@ -202,33 +186,24 @@ def fit_transport_validated(
       (True, (1500,))
     """
     check_callable("criterion", criterion)
-    scan = {
-        "radii": radii, "seed": seed, "voters": voters, "most_voters": most_voters, "radius_unit": radius_unit,
-        "metric": metric, "identity": identity, "own_scale": own_scale, "even": even,
-    }  # fmt: skip
-    if gammas is not None:
-        scan["gammas"] = np.sort(check_list("gammas", gammas))[[np.size(gammas) // 2]]
-    check_task(source, source_labels, target)
-    default = criterion is transport_criterion and radii is None and identity is None and own_scale is None
-    asked = default and isinstance(metric, str) and metric == "euclidean"
-    shift = detect_shift(source, source_labels, target, seed=seed) if asked else None
-    share = _share(ratio, source, source_labels, target, criterion, scan, shift)
-    shares = None if share is None else {1.0: share, -1.0: 1 - share}
-
-    def learn(**maps: Any) -> tuple[TransportSweep, np.ndarray, Choice]:
-        figures = transport_sweep(
-            source, source_labels, target, margins=margins, gammas=gammas, draws=draws, seed=seed, voters=voters,
-            most_voters=most_voters, radius_unit=radius_unit, margin_unit=margin_unit, solver=solver, mesh=mesh,
-            progress=progress, even=even, ratio=share, **maps,
-        )  # fmt: skip
-        scores = criterion(figures)
-        return figures, scores, choose(figures, scores)
-
-    weights = stay_weights(shift, shares, source_labels)
-    figures, scores, choice = learn(
-        radii=radii, metric=metric, identity=identity, own_scale=own_scale, source_weights=weights
-    )
+    task = source, source_labels, target
+    check_task(*task, classes=True)
+    seed, metric = grid.get("seed", 0), grid.get("metric", "euclidean")
+    plain = isinstance(metric, str) and metric == "euclidean" and all(grid.get(name) is None for name in _MAPS)
+    shift = detect_shift(*task, seed=seed) if plain and criterion is transport_criterion else None
+    shares = _target_shares(ratio, shift, task, seed)
+    given: Any = grid | {"draws": draw_count(draws, 64, max(len(np.asarray(one)) for one in (source, target)))}
+    if shares is not None:
+        given["ratio"] = float(shares[1]) if len(shares) == 2 else shares
+    if shift is not None and shift.weights is not None:
+        given["source_weights"] = shift.weights if shares is None else class_weights(source_labels, shares)
+    figures = transport_sweep(*task, **given)
+    scores = scores_of(figures, criterion)
+    choice = choose(figures, scores)
     if shift is not None and shift.map is not None and contradicted(shift, figures.target_values[choice.grid_index]):
-        figures, scores, choice = learn(metric=shift.map.mahalanobis, identity=False, own_scale=False)
-    model = model_at(figures, choice.grid_index) if part is None else committee(figures, scores, part)
-    return ValidatedTransport(model, choice, figures, shift)
+        maps = {"metric": shift.map.mahalanobis, "include_identity": False, "match_moments": False}
+        figures = transport_sweep(*task, **given | maps | {"source_weights": None})
+        scores = scores_of(figures, criterion)
+        choice = choose(figures, scores)
+    model = model_at(figures, choice.grid_index) if top_fraction is None else committee(figures, scores, top_fraction)
+    return ValidatedFit(model, choice, figures._replace(shift=shift))

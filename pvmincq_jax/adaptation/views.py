@@ -13,8 +13,7 @@ import numpy as np
 
 from pvmincq_jax._checks import check_labels, check_length, check_points, check_positive, check_same_dimension
 from pvmincq_jax._types import Array, ArrayLike, MarginUnit, common_dtype
-from pvmincq_jax.adaptation.learn import learn_at
-from pvmincq_jax.adaptation.model import PVMinCq
+from pvmincq_jax.adaptation.model import PVMinCq, learn_at
 from pvmincq_jax.matching.graph import RadiusGraph, check_reach, space_graph
 from pvmincq_jax.matching.matching import MatchingDraws, draw_matchings
 from pvmincq_jax.matching.selflabel import SelfLabels, carry_labels

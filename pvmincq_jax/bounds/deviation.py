@@ -298,7 +298,7 @@ def moved_vote_bound(spread: MatchedSpread, smoothness: Smoothness) -> Array:
     The first is the mean of the Lipschitz condition. In the second, the linear terms <grad M(z_s), x_t - z_s> have mean
     0, because z_s is the mean of the x_t. For Gaussian voters it is gamma times the variance.
 
-    Args: spread of the matched points, see `pvmincq_jax.matched_spread`, and smoothness of the vote.
+    Args: spread of the matched points, see `pvmincq_jax.matching.spread.matched_spread`, and smoothness of the vote.
 
     Returns: ``[m_s]``.
 

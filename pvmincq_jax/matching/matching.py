@@ -162,7 +162,7 @@ def draw_matchings(graph: RadiusGraph, draws: int, *, seed: int = 0) -> Matching
     Returns: a `MatchingDraws`.
 
     Example:
-      >>> from pvmincq_jax import radius_graph
+      >>> from pvmincq_jax.matching.graph import radius_graph
       >>> graph = radius_graph(np.array([[0.0], [1.0]]), np.array([[0.5], [0.6]]), 1.0)
       >>> expected = draw_matchings(graph, 400, seed=1).expected
       >>> expected.target, expected.source, expected.weights.round(1)

@@ -1,6 +1,8 @@
 """Section 2: voters, the C-bound, and MinCq. One function for each equation; everything works under jit, vmap and grad.
 
-- `voters`, `families`: h_j(x), the voters as functions of arrays, and families of them as values
+- `voters`, `families`, `centers`: h_j(x), the voters as functions of arrays, families of them as values, and the points
+  that they sit on
+- `classes`: more than two classes, each against the rest
 - `cbound`: equation 1, theorem 2 and equation 4: margins, moments, risks, disagreement
 - `factor`: the low-rank factor of a vote matrix, shared by every MinCq over the same voters
 - `qp`, `jaxopt_qp`: the box-constrained quadratic program, by an interior-point method or by jaxopt

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import pvmincq_jax as pvm
-from pvmincq_jax.adaptation import criteria, resampling
+from pvmincq_jax.adaptation import criteria
+from pvmincq_jax.baselines import resampling
 from pvmincq_jax.datasets import moons_task
 
 SOLVED, INFEASIBLE = int(pvm.Status.SOLVED), int(pvm.Status.INFEASIBLE)
@@ -131,7 +132,7 @@ def test_scores_of_another_shape(made):
 
 def test_the_documented_criterion_runs(made):
     """The few lines in the module's docstring, as they stand there."""
-    lines = textwrap.dedent(criteria.__doc__.split("::\n", 1)[1])
+    lines = textwrap.dedent(criteria.__doc__.split("::\n", 1)[1].split("\nOf c > 2", 1)[0])
     scope = {"rs_pv": pvm.rs_pv, "choose": pvm.choose, "sweep": made}
     exec(lines, scope)
     expected = pvm.rs_pv(made) + 0.1 * (1 - np.array([0.5, 0.8, 1.0]))[:, None, None]

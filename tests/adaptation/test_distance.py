@@ -12,6 +12,8 @@ from scipy.sparse.csgraph import maximum_bipartite_matching
 from scipy.spatial.distance import cdist, pdist
 
 import pvmincq_jax as pvm
+from pvmincq_jax.adaptation.distance import own_c_bound
+from pvmincq_jax.matching.soft import soft_eps_h
 
 STEPS = 60
 
@@ -103,11 +105,11 @@ def test_soft_eps_h_is_the_weighted_mean_move():
     weights[weights < 0.5] = 0
     moves = (source_votes[:, None] - target_votes[None]) ** 2
     wanted = np.sqrt(np.average(moves.mean(-1), weights=weights))
-    found = pvm.soft_eps_h(source_votes, target_votes, weights)
+    found = soft_eps_h(source_votes, target_votes, weights)
     assert float(found) == pytest.approx(wanted)
     s, t = np.nonzero(weights)
     assert float(found) <= float(pvm.eps_h(source_votes[s], target_votes[t]))
-    value, slope = jax.value_and_grad(pvm.soft_eps_h)(jnp.asarray(source_votes), target_votes, 0 * weights)
+    value, slope = jax.value_and_grad(soft_eps_h)(jnp.asarray(source_votes), target_votes, 0 * weights)
     assert value == 0
     assert np.all(np.asarray(slope) == 0)
 
@@ -118,7 +120,7 @@ def test_own_c_bound_judges_each_point_by_the_others():
     margin = np.array(
         [sum(y[j] * np.exp(-3 * np.sum((x[i] - x[j]) ** 2)) for j in range(12) if j != i) for i in range(12)]
     )
-    assert float(pvm.own_c_bound(x, y, 3.0)) == pytest.approx(
+    assert float(own_c_bound(x, y, 3.0)) == pytest.approx(
         1 - np.mean(y * margin) ** 2 / np.mean(margin**2) if np.mean(y * margin) > 0 else 1.0
     )
 
@@ -174,9 +176,9 @@ def test_learning_keeps_the_scale_and_lowers_the_objective(task, form):
     images = source @ matrix.T, target @ matrix.T
     votes = [pvm.rbf_votes(image, images[0], 20.0) for image in images]
     soft = pvm.soft_matching(*images, learned.radius, 0.2, 15 if form == "low_rank" else 60)
-    assert float(pvm.own_c_bound(images[0], labels, 20.0)) == pytest.approx(history.c_bound[-1])
+    assert float(own_c_bound(images[0], labels, 20.0)) == pytest.approx(history.c_bound[-1])
     assert float(soft.pv) == pytest.approx(history.pv[-1])
-    assert float(pvm.soft_eps_h(*votes, soft.pair_weights)) == pytest.approx(history.eps_h[-1])
+    assert float(soft_eps_h(*votes, soft.pair_weights)) == pytest.approx(history.eps_h[-1])
     assert learned.pv == pytest.approx(exact_pv(*images, learned.radius))
     images = source @ learned.start.matrix.T, target @ learned.start.matrix.T
     assert learned.start_pv == pytest.approx(exact_pv(*images, learned.radius))
@@ -298,7 +300,7 @@ def test_bad_samples(task):
     with pytest.raises(ValueError, match="constant in every feature"):
         pvm.learn_map(0 * source, labels, 0 * target)
     with pytest.raises(ValueError, match="pair_weights must have a row per source point"):
-        pvm.soft_eps_h(source, target, np.ones((3, 3)))
+        soft_eps_h(source, target, np.ones((3, 3)))
     with pytest.raises(ValueError, match="temperature must be finite and above 0"):
         pvm.soft_pv(source, target, 1.0, 0.0)
 

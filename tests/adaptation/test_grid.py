@@ -11,6 +11,7 @@ from pvmincq_jax.adaptation import grid
 from pvmincq_jax.adaptation.grid import Problems, VoteBlocks, ladder_size, plan_shapes, solve_grid
 from pvmincq_jax.datasets import moons_task
 from pvmincq_jax.estimators import PVMinCqClassifier, PVTransportClassifier
+from pvmincq_jax.voting.families import OutputVoters
 from tests.problems import FRACTIONS as ALL_FRACTIONS
 from tests.problems import KINDS, clarabel_objective, kernel, moments, random_problem
 
@@ -20,7 +21,7 @@ FRACTIONS = np.array([0.05, 0.4])
 def solve(votes, problems, margins, **options):
     """The engine on votes that are there, of all problems or of each."""
     votes_of = votes if callable(votes) else lambda _: votes
-    return solve_grid(lambda i: VoteBlocks(pvm.OutputVoters(2.0), votes_of(i)), problems, margins, **options)
+    return solve_grid(lambda i: VoteBlocks(OutputVoters(2.0), votes_of(i)), problems, margins, **options)
 
 
 def random_problems(count, points, voters, seed=0):
@@ -256,7 +257,7 @@ def test_every_point_of_a_fit_is_solved_to_what_mincq_states(form):
     task = moons_task("40", 1, per_class=60, test_size=20)
     data = task.source, task.source_labels, task.target
     fit = (pvm.fit_validated(*data, draws=3) if form == "label" else
-           pvm.fit_transport_validated(*data, draws=3, part=None))  # fmt: skip
+           pvm.fit_transport_validated(*data, draws=3, top_fraction=None))  # fmt: skip
     solved = fit.sweep.status == pvm.Status.SOLVED
     assert np.mean(solved) > 0.5
     assert np.max(fit.sweep.kkt_residual[solved]) <= 1e-7

@@ -7,6 +7,7 @@ import pytest
 
 import pvmincq_jax as pvm
 from pvmincq_jax.datasets import moons_task
+from pvmincq_jax.matching.matching import ExpectedMatching
 from tests.problems import kernel
 
 GIVEN = {"radius": 0.25, "margin": 0.1, "gamma": 1.0, "margin_unit": "fraction"}
@@ -124,7 +125,7 @@ def test_another_file_is_not_a_model(tmp_path):
     fields = [name for name in pvm.PVMinCq._fields if name not in ("pairs", "voters")]
     objects = {name: np.array([{}], dtype=object) for name in fields}
     more = {"voters.kind": np.asarray("OutputVoters"), "voters.bound": 1.0}
-    more |= {f"pairs.{name}": [0] for name in pvm.ExpectedMatching._fields}
+    more |= {f"pairs.{name}": [0] for name in ExpectedMatching._fields}
     np.savez(tmp_path / "objects.npz", **objects, **more)
     with pytest.raises(ValueError, match=r"allow_pickle"):
         pvm.load_model(tmp_path / "objects.npz")

@@ -6,7 +6,10 @@ from scipy import stats
 from sklearn.preprocessing import StandardScaler
 
 import pvmincq_jax as pvm
+from pvmincq_jax.adaptation.criteria import normalised_cut
+from pvmincq_jax.adaptation.transport_criteria import class_distance, flip_penalty, matching_penalty
 from pvmincq_jax.datasets import moons_task
+from pvmincq_jax.matching.points import class_rows
 
 FEW = {"gammas": [1.0], "margins": [0.2], "draws": 8, "seed": 2}
 
@@ -24,34 +27,34 @@ def test_own_scale_is_standardising_each_domain():
     rng = np.random.default_rng(0)
     source, target = rng.normal(size=(30, 3)), 5 * rng.normal(size=(40, 3)) + 7
     here, there = StandardScaler().fit(source), StandardScaler().fit(target)
-    np.testing.assert_allclose(there.transform(pvm.own_scale(source, target)), here.transform(source), atol=1e-12)
+    np.testing.assert_allclose(there.transform(pvm.match_moments(source, target)), here.transform(source), atol=1e-12)
     # A constant pixel, in either domain, is no reason for a division by 0.
     source[:, 1], target[:, 2] = 4.0, -1.0
-    moved = pvm.own_scale(source, target)
+    moved = pvm.match_moments(source, target)
     np.testing.assert_allclose(moved[:, 1], target[:, 1].mean())
     np.testing.assert_allclose(moved[:, 2], -1.0)
     rows = np.arange(10)
-    np.testing.assert_allclose(pvm.own_scale(source, target, rows)[rows].mean(axis=0), target.mean(axis=0))
+    np.testing.assert_allclose(pvm.match_moments(source, target, rows)[rows].mean(axis=0), target.mean(axis=0))
 
 
 def test_class_rows():
     rng = np.random.default_rng(1)
     points, labels = blobs(rng, 20, 20)
-    rows = pvm.class_rows(points, labels, 50, {1.0: 0.2, -1.0: 0.8}, seed=3)
+    rows = class_rows(points, labels, 50, {1.0: 0.2, -1.0: 0.8}, seed=3)
     counts = np.bincount(rows, minlength=40)
     assert len(rows) == 50
     assert counts[labels > 0].sum() == 10
     assert set(counts[labels > 0]) == {0, 1}
     assert set(counts[labels < 0]) == {2}
     order = rng.permutation(40)
-    again = pvm.class_rows(points[order], labels[order], 50, {1.0: 0.2, -1.0: 0.8}, seed=3)
+    again = class_rows(points[order], labels[order], 50, {1.0: 0.2, -1.0: 0.8}, seed=3)
     np.testing.assert_array_equal(np.bincount(again, minlength=40), counts[order])
     # Three classes, one of them with hardly a share: nobody is left out altogether.
     three = np.arange(40) % 3
-    rows = pvm.class_rows(points, three, 30, {0: 0.01, 1: 0.49, 2: 0.5}, seed=3)
+    rows = class_rows(points, three, 30, {0: 0.01, 1: 0.49, 2: 0.5}, seed=3)
     assert np.bincount(three[rows]).tolist() == [1, 15, 14]
     with pytest.raises(ValueError, match="shares must give each class"):
-        pvm.class_rows(points, labels, 50, {1.0: 0.2, -1.0: 0.7})
+        class_rows(points, labels, 50, {1.0: 0.2, -1.0: 0.7})
 
 
 def test_the_default_grid_holds_the_identity_and_own_scales():
@@ -60,7 +63,7 @@ def test_the_default_grid_holds_the_identity_and_own_scales():
     rest, scaled = np.flatnonzero(found.radii == 0)
     assert rest == 0
     np.testing.assert_array_equal(found.transports[0].moved, task.source)
-    np.testing.assert_allclose(found.transports[scaled].moved, pvm.own_scale(task.source, task.target))
+    np.testing.assert_allclose(found.transports[scaled].moved, pvm.match_moments(task.source, task.target))
     assert np.all(found.pv[[rest, scaled]] == 1)
     # The identity's vote is MinCq on the source.
     votes = pvm.rbf_votes(task.source, task.source, 1.0)
@@ -73,7 +76,9 @@ def test_the_default_grid_holds_the_identity_and_own_scales():
     lengths = np.linalg.norm(task.source[:, None] - task.target[None], axis=-1)
     assert own[-1] > 1.2 * bottleneck
     assert np.mean(lengths <= own[-1]) <= 0.9
-    only = pvm.transport_sweep(task.source, task.source_labels, task.target, **FEW, own_scale=False, identity=False)
+    only = pvm.transport_sweep(
+        task.source, task.source_labels, task.target, **FEW, match_moments=False, include_identity=False
+    )
     np.testing.assert_allclose(only.radii, own)
 
 
@@ -81,7 +86,7 @@ def test_in_many_dimensions_no_radius_reaches_everybody():
     rng = np.random.default_rng(5)
     source, labels = blobs(rng, 20, 20, dimensions=200)
     target, _ = blobs(rng, 20, 20, dimensions=200)
-    found = pvm.transport_sweep(source, labels, target, **FEW, own_scale=False)
+    found = pvm.transport_sweep(source, labels, target, **FEW, match_moments=False)
     lengths = np.linalg.norm(source[:, None] - target[None], axis=-1)
     beyond = found.radii[found.radii > pvm.bottleneck_radius(source, target) * 1.0001]
     assert all(np.mean(lengths <= radius) <= 0.9 for radius in beyond)
@@ -100,7 +105,7 @@ def test_samples_are_made_even():
     pairs = even.transports[0].pairs
     np.testing.assert_allclose(np.bincount(pairs.target, pairs.weights), 3)
     np.testing.assert_allclose(np.bincount(pairs.source, pairs.weights), 1)
-    as_they_are = pvm.transport_sweep(source, labels, target, **given, even=False)
+    as_they_are = pvm.transport_sweep(source, labels, target, **given, equal_sizes=False)
     assert as_they_are.pv[0] == pytest.approx(1 / 3)
     assert np.sum(as_they_are.transports[0].weights) == pytest.approx(20)
 
@@ -134,7 +139,7 @@ def test_maps_that_leave_a_class_out_or_collapse_cannot_win():
     weights = np.asarray(found.transports[0].weights)
     assert min(np.sum(weights[labels > 0]), np.sum(weights[labels < 0])) < 5
     assert np.max(np.std(found.transports[2].moved, axis=0)) < 0.25 * np.max(np.std(target, axis=0))
-    price = pvm.map_price(found)
+    price = matching_penalty(found)
     assert np.isinf(price[[0, 2]]).all()
     assert price[1] == 0
     assert pvm.choose(found, pvm.transport_criterion(found)).grid_index[0] == 1
@@ -156,7 +161,7 @@ def test_class_distance_is_made_of_scipy_s():
             moved, weights = np.asarray(one.moved)[own, 0], np.asarray(one.weights)[own]
             # SciPy's is the root of the same quantity.
             expected += np.mean(called) * stats.energy_distance(moved, target[called, 0], weights) ** 2 / within
-        assert pvm.class_distance(found)[r, 0, 0] == pytest.approx(expected)
+        assert class_distance(found)[r, 0, 0] == pytest.approx(expected)
 
 
 def test_a_vote_that_turns_all_around():
@@ -164,16 +169,16 @@ def test_a_vote_that_turns_all_around():
     source, labels = blobs(rng, 20, 20)
     found = pvm.transport_sweep(source, labels, source + 1.0, **FEW)
     scaled = np.flatnonzero(found.radii == 0)[1]
-    cut = pvm.normalised_cut(found)
-    assert np.all(pvm.swap_excess(found, cut)[scaled] == 0)
+    cut = normalised_cut(found)
+    assert np.all(flip_penalty(found, cut)[scaled] == 0)
     turned = found._replace(target_values=found.target_values.copy())
     turned.target_values[-1] = -found.target_values[scaled]
-    assert np.all(pvm.swap_excess(turned, cut)[-1] == 1)
+    assert np.all(flip_penalty(turned, cut)[-1] == 1)
     plain, doubted = pvm.transport_criterion(found), pvm.transport_criterion(turned)
     assert np.all(doubted[-1] > np.exp(8) * plain[scaled])
     # Nothing to compare with.
-    alone = pvm.transport_sweep(source, labels, source + 1.0, **FEW, own_scale=False)
-    assert np.all(pvm.swap_excess(alone, pvm.normalised_cut(alone)) == 0)
+    alone = pvm.transport_sweep(source, labels, source + 1.0, **FEW, match_moments=False)
+    assert np.all(flip_penalty(alone, normalised_cut(alone)) == 0)
 
 
 def test_not_adapting_is_a_choice():
@@ -184,13 +189,15 @@ def test_not_adapting_is_a_choice():
     found = pvm.fit_transport_validated(source, labels, target, **given)
     assert not found.adapted
     assert found.choice.radius == 0
-    assert np.flatnonzero(pvm.at_rest(found.sweep)).tolist() == [0]
+    assert np.flatnonzero(found.sweep.unmoved).tolist() == [0]
     # The classes may be as frequent as they like where nobody moves, and not where they are matched.
-    squares = pvm.moved_risk(found.sweep) ** 2 + pvm.map_price(found.sweep)[:, None, None] ** 2
+    squares = found.sweep.self_risk**2 + matching_penalty(found.sweep)[:, None, None] ** 2
     squares[1:] += pvm.class_ratio_gap(found.sweep)[1:] ** 2
-    parts = (pvm.normalised_cut(found.sweep) + 0.01) * np.exp(8 * squares + 0.3 * pvm.class_distance(found.sweep))
-    swap = pvm.swap_excess(found.sweep, parts)
+    parts = (normalised_cut(found.sweep) + 0.01) * np.exp(8 * squares + 0.3 * class_distance(found.sweep))
+    swap = flip_penalty(found.sweep, parts)
     np.testing.assert_allclose(found.choice.scores, parts * np.exp(8 * swap**2))
     assert np.mean(pvm.predict(found.model, target) == truth) > 0.97
-    far = pvm.fit_transport_validated(source, labels, target[truth < 0] + 4.0, **given, identity=False, own_scale=False)
+    far = pvm.fit_transport_validated(
+        source, labels, target[truth < 0] + 4.0, **given, include_identity=False, match_moments=False
+    )
     assert far.adapted

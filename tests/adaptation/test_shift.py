@@ -8,6 +8,7 @@ from scipy.optimize import minimize
 from scipy.spatial.distance import cdist
 
 import pvmincq_jax as pvm
+from pvmincq_jax.adaptation.shift import contradicted
 
 
 def gaussian_task(rng, sizes, target_sizes, moved=0.0, features=2):
@@ -183,7 +184,7 @@ def test_kinds_of_shift():
     assert np.mean(selected.weights) == pytest.approx(1)
     moved = pvm.detect_shift(source, labels, target + 20)
     assert (moved.kind, moved.weights, moved.votes) == ("move", None, None)
-    assert not np.any(pvm.contradicted(moved, np.ones((3, len(target)))))
+    assert not np.any(contradicted(moved, np.ones((3, len(target)))))
 
 
 @pytest.fixture(scope="module")
@@ -200,8 +201,8 @@ def test_a_subspace_in_which_nothing_has_changed(mirrored):
     assert abs(direction[0]) > 0.95 * np.linalg.norm(direction)
     # The vote of the subspace is as good as its risk says: the truth does not contradict it, and its opposite does.
     assert np.mean(shift.votes != truth) == pytest.approx(shift.risk, abs=0.06)
-    assert not pvm.contradicted(shift, truth)
-    assert pvm.contradicted(shift, -truth)
+    assert not contradicted(shift, truth)
+    assert contradicted(shift, -truth)
 
 
 def test_what_detect_shift_finds_does_not_depend_on_the_rows(mirrored):

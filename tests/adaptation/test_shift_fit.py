@@ -47,7 +47,7 @@ def test_many_classes(one_gamma):
     assert not model.adapted_
     shares = model.shift_.label_shift.shares
     np.testing.assert_allclose(shares, [10 / 120, 90 / 120, 20 / 120], atol=0.15)
-    heavy = np.asarray(model.sweep_[0].transports[0].weights)
+    heavy = np.asarray(model.sweep_.transports[0].weights)
     np.testing.assert_allclose(np.bincount(labels, heavy) / len(labels), shares, rtol=1e-6)
     moved = PVTransportClassifier().fit_domains(source, labels, target + 8)
     assert moved.adapted_

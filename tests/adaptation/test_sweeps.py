@@ -293,8 +293,8 @@ def test_nothing_is_solved_again(grid, task, monkeypatch):
     def solve(*_, **__):
         raise AssertionError("solved again")
 
-    monkeypatch.setattr("pvmincq_jax.adaptation.labelled.solve_grid", solve)
-    monkeypatch.setattr("pvmincq_jax.adaptation.learn.solve_grid", solve)
+    monkeypatch.setattr("pvmincq_jax.adaptation.sweeps.solve_grid", solve)
+    monkeypatch.setattr("pvmincq_jax.adaptation.model.solve_grid", solve)
     values = pvm.values_at(grid, task.test)
     for index in np.ndindex(grid.status.shape):
         model = pvm.model_at(grid, index)

@@ -7,7 +7,15 @@ from scipy.spatial import cKDTree
 from scipy.stats import chisquare
 
 import pvmincq_jax as pvm
+from pvmincq_jax.bounds.deviation import (
+    eps_h_of_radius,
+    moved_disagreement_bound,
+    moved_gibbs_bound,
+    moved_vote_bound,
+    rbf_smoothness,
+)
 from pvmincq_jax.datasets import moons_task
+from pvmincq_jax.matching.spread import matched_spread
 
 GIVEN = {"margin": 0.1, "gamma": 2.0, "margin_unit": "fraction"}
 
@@ -55,7 +63,7 @@ def test_barycentres_by_their_definition(transport, task, radius):
     assert np.all(np.linalg.norm(transport.moved - task.source, axis=1) <= radius + 1e-12)
     # The traced form says the same.
     pairs = transport.pairs
-    spread = pvm.matched_spread(task.target, pairs.source, pairs.target, pairs.weights, len(task.source))
+    spread = matched_spread(task.target, pairs.source, pairs.target, pairs.weights, len(task.source))
     for ours, theirs in zip(transport.spread, spread, strict=True):
         np.testing.assert_allclose(ours, theirs, atol=1e-12)
 
@@ -190,11 +198,11 @@ def test_beats_carried_labels_at_a_large_shift(model, task, radius):
 
 def test_the_bounds_hold_for_the_vote_on_moved_points(model, transport, task, radius):
     spread = transport.spread
-    smooth = pvm.rbf_smoothness(model.gamma, model.weights)
+    smooth = rbf_smoothness(model.gamma, model.weights)
     plan = dense(transport, task)
     on_moved = np.asarray(pvm.decision(model, transport.moved))
     on_target = np.asarray(pvm.decision(model, task.target))
-    bound = np.asarray(pvm.moved_vote_bound(spread, smooth))
+    bound = np.asarray(moved_vote_bound(spread, smooth))
     gap = np.abs(on_moved - plan @ on_target)
     assert np.all(gap <= bound)
     # What the matched target points would say with the carried labels, against the moved ones with the true labels.
@@ -205,12 +213,12 @@ def test_the_bounds_hold_for_the_vote_on_moved_points(model, transport, task, ra
         pvm.gibbs_risk(moved_votes, task.source_labels, model.weights, sample_weights=transport.weights),
         pvm.gibbs_risk(target_votes, carried, model.weights),
     )
-    assert 0 < abs(risks[0] - risks[1]) <= pvm.moved_gibbs_bound(spread, smooth)
+    assert 0 < abs(risks[0] - risks[1]) <= moved_gibbs_bound(spread, smooth)
     apart = pvm.domain_disagreement(moved_votes, target_votes, model.weights, source_sample_weights=transport.weights)
-    assert 0 < apart <= pvm.moved_disagreement_bound(spread, moved_votes, model.weights, smooth)
+    assert 0 < apart <= moved_disagreement_bound(spread, moved_votes, model.weights, smooth)
     # The move itself is within the radius, so no voter changes by more than the radius allows.
     kept = pvm.rbf_votes(task.source, model.centers, model.gamma)
-    assert pvm.eps_h(kept, moved_votes) <= pvm.eps_h_of_radius(radius, pvm.rbf_smoothness(model.gamma).lipschitz)
+    assert pvm.eps_h(kept, moved_votes) <= eps_h_of_radius(radius, rbf_smoothness(model.gamma).lipschitz)
 
 
 def test_unmatched_source_points_neither_count_nor_vote(task):

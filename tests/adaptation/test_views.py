@@ -7,7 +7,9 @@ from sklearn.metrics.pairwise import rbf_kernel
 
 import pvmincq_jax as pvm
 from experiments import views as command
+from pvmincq_jax.adaptation.views import stack_views, view_margins, view_scales, view_votes
 from pvmincq_jax.baselines import mincq as source_mincq
+from pvmincq_jax.baselines import resampling
 from pvmincq_jax.datasets import moons_task
 
 # Kernels narrow enough for votes of full rank, and one radius: the tests then share their compiled programs.
@@ -26,17 +28,17 @@ def task():
 
 def test_votes_are_the_kernels_of_each_block(task):
     _, source, target, _ = task
-    votes = pvm.view_votes(source, target, [2.0, 0.01])
+    votes = view_votes(source, target, [2.0, 0.01])
     expected = np.hstack([rbf_kernel(source[0], target[0], 2.0), rbf_kernel(source[1], target[1], 0.01)])
     np.testing.assert_allclose(votes, expected, rtol=1e-12)
 
 
 def test_scales_and_stack(task):
     target = task[2]
-    scales = pvm.view_scales(target)
+    scales = view_scales(target)
     squares = [np.median(np.sum((v[:, None] - v[None]) ** 2, -1)[np.triu_indices(len(v), 1)]) for v in target]
     np.testing.assert_allclose(scales**2, squares, rtol=1e-12)
-    stack = pvm.stack_views(target, scales)
+    stack = stack_views(target, scales)
     gaps = [np.sum((v[0] - v[1]) ** 2) / s**2 for v, s in zip(target, scales)]
     assert np.sum((stack[0] - stack[1]) ** 2) == pytest.approx(np.mean(gaps))
 
@@ -44,7 +46,7 @@ def test_scales_and_stack(task):
 def test_one_view_is_pv_mincq(task):
     moons, source, target, test = task
     given = {"margin": 0.2, "draws": 4, "seed": 5, "margin_unit": "fraction"}
-    scale = pvm.view_scales(target[1:])[0]
+    scale = view_scales(target[1:])[0]
     gamma = NARROW / scale**2
     one = pvm.pv_mincq(source[1], moons.source_labels, target[1], radius=4.0, gamma=gamma, **given)
     for matching, radius in (("each", [4.0]), ("joint", 4.0 / scale)):
@@ -64,7 +66,7 @@ def test_one_validated_view_is_the_sweep(task):
     found = pvm.fit_views_validated(
         source[:1], moons.source_labels, target[:1], matching="each", multiples=(NARROW,), **options
     )
-    gammas = NARROW / pvm.view_scales(target[:1]) ** 2
+    gammas = NARROW / view_scales(target[:1]) ** 2
     other = pvm.fit_validated(source[0], moons.source_labels, target[0], gammas=gammas, **plain)
     np.testing.assert_allclose(found.sweep.c_bound, other.sweep.c_bound, atol=1e-7)
     np.testing.assert_allclose(found.sweep.source_risk, other.sweep.source_risk)
@@ -80,9 +82,9 @@ def test_the_source_as_its_own_target_is_cross_validation(task):
         source[:1], moons.source_labels, source[:1], levels=[0.0], draws=1, criterion=pvm.rs, margins=margins,
         multiples=(NARROW,), folds=2, seed=4,
     )  # fmt: skip
-    gamma = float(NARROW / pvm.view_scales(source[:1])[0] ** 2)
+    gamma = float(NARROW / view_scales(source[:1])[0] ** 2)
     grid = [source_mincq.MinCqParams(gamma, margin) for margin in margins]
-    errors = pvm.cross_validation(
+    errors = resampling.cross_validation(
         source_mincq.fit, source_mincq.decision, source[0], moons.source_labels, source[0], grid, 2, 4
     )
     np.testing.assert_allclose(found.choice.scores[0, 0], errors, atol=1e-12)
@@ -103,7 +105,7 @@ def test_both_views_learn_and_ignore_the_order_of_rows(task, matching):
     values = np.asarray(pvm.decision(found.model, test))
     np.testing.assert_allclose(pvm.decision(moved.model, test), values, atol=1e-8)
     assert np.mean(values * moons.test_labels > 0) > 0.75
-    parts = np.asarray(pvm.view_margins(found.model, test))
+    parts = np.asarray(view_margins(found.model, test))
     assert parts.shape == (len(values), 2)
     assert np.all(np.std(parts, axis=0) > 0)
     np.testing.assert_allclose(parts.sum(axis=1), values, atol=1e-12)
@@ -113,7 +115,7 @@ def test_labels_of_each_view_are_pooled(task):
     moons, source, target, _ = task
     radius = [0.3, 4.0]
     model = pvm.pv_mincq_views(
-        source, moons.source_labels, target, radius=radius, gammas=NARROW / pvm.view_scales(target) ** 2,
+        source, moons.source_labels, target, radius=radius, gammas=NARROW / view_scales(target) ** 2,
         margin=0.5, margin_unit="fraction", matching="each", draws=3, seed=2,
     )  # fmt: skip
     each = [pvm.self_label(s, moons.source_labels, t, r, draws=3, seed=2) for s, t, r in zip(source, target, radius)]
@@ -145,7 +147,7 @@ def test_gradient_reaches_the_views(task):
         moons.source_labels,
         target,
         radius=0.5,
-        gammas=NARROW / pvm.view_scales(target) ** 2,
+        gammas=NARROW / view_scales(target) ** 2,
         margin=0.5,
         margin_unit="fraction",
     )

@@ -11,6 +11,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pvmincq_jax as pvm
+from pvmincq_jax.bounds.deviation import (
+    Smoothness,
+    disagreement_deviation_terms,
+    eps_h_of_radius,
+    eps_h_within,
+    moved_disagreement_bound,
+    moved_gibbs_bound,
+    moved_vote_bound,
+    rbf_smoothness,
+)
+from pvmincq_jax.bounds.domain import self_label_gap
+from pvmincq_jax.matching.spread import MatchedSpread, matched_spread
 
 SLACK = 1e-12
 POINTS, VOTERS = 6, 4
@@ -134,7 +146,7 @@ def test_deviations_on_pairs(seed: int) -> None:
     gibbs = pvm.gibbs_risk(case.votes, case.labels, case.weights, sample_weights=count)
     gap = abs(float(gibbs - pvm.gibbs_risk(matched, case.labels, case.weights, sample_weights=count)))
     assert gap <= pvm.gibbs_deviation_bound(eps, case.weights) + SLACK
-    terms = pvm.disagreement_deviation_terms(eps, matched, case.weights, sample_weights=count)
+    terms = disagreement_deviation_terms(eps, matched, case.weights, sample_weights=count)
     disagreement = pvm.domain_disagreement(
         case.votes, matched, case.weights, source_sample_weights=count, target_sample_weights=count
     )
@@ -153,24 +165,22 @@ def test_deviations_are_tight() -> None:
     eps = pvm.eps_h(source, target)
     gap = pvm.gibbs_risk(target, np.ones(2), one) - pvm.gibbs_risk(source, np.ones(2), one)
     assert gap == pvm.gibbs_deviation_bound(eps) == 0.25
-    terms = pvm.disagreement_deviation_terms(eps, target, one)
+    terms = disagreement_deviation_terms(eps, target, one)
     assert terms.sharp == pvm.domain_disagreement(source, target, one)
     # The paper's form is reached where a voter moves by 1.
     source, target = np.array([[1.0]]), np.array([[0.0]])
     assert pvm.disagreement_deviation_bound(1.0, target, one) == 1 == pvm.domain_disagreement(source, target, one)
     # Weights of any size: twice the weights, twice the move.
     assert pvm.gibbs_deviation_bound(1.0, 2 * one) == 1
-    assert pvm.disagreement_deviation_terms(1.0, target, 2 * one).sharp == pvm.domain_disagreement(
-        source, target, 2 * one
-    )
+    assert disagreement_deviation_terms(1.0, target, 2 * one).sharp == pvm.domain_disagreement(source, target, 2 * one)
 
 
 def test_printed_disagreement_needs_small_moves_and_weights() -> None:
     source, target, one = np.array([[1.0]]), np.array([[-0.5]]), np.ones(1)
-    assert not pvm.disagreement_deviation_terms(pvm.eps_h(source, target), target, one).holds
+    assert not disagreement_deviation_terms(pvm.eps_h(source, target), target, one).holds
     # With weights whose sizes sum to more than 1, the printed form is wrong.
     source, target, weights = np.array([[1.0]]), np.array([[0.5]]), np.array([4.0])
-    terms = pvm.disagreement_deviation_terms(pvm.eps_h(source, target), target, weights)
+    terms = disagreement_deviation_terms(pvm.eps_h(source, target), target, weights)
     true = pvm.domain_disagreement(source, target, weights)
     assert terms.printed < true <= terms.sharp <= terms.value
     assert pvm.disagreement_deviation_bound(0.5, target, weights) == terms.value
@@ -179,7 +189,7 @@ def test_printed_disagreement_needs_small_moves_and_weights() -> None:
 def test_printed_disagreement_is_wrong_for_large_votes() -> None:
     # The paper asks no more of voters than that they are bounded. With votes of size up to 3, eps_H = 3:
     source, target, one = np.array([[3.0]]), np.array([[0.0]]), np.ones(1)
-    terms = pvm.disagreement_deviation_terms(pvm.eps_h(source, target), target, one)
+    terms = disagreement_deviation_terms(pvm.eps_h(source, target), target, one)
     assert terms.printed == 3 < pvm.domain_disagreement(source, target, one) == 9 == terms.sharp == terms.value
 
 
@@ -207,14 +217,14 @@ def test_eps_h() -> None:
     for radius in (0.3, 1.0, 10.0):
         near = distance <= radius
         expected = np.max(np.abs(source_votes[:, None] - target_votes)[near])
-        within = pvm.eps_h_within(source, target, source_votes, target_votes, radius)
+        within = eps_h_within(source, target, source_votes, target_votes, radius)
         assert float(within) == expected
-        assert float(jax.jit(pvm.eps_h_within)(source, target, source_votes, target_votes, radius)) == expected
+        assert float(jax.jit(eps_h_within)(source, target, source_votes, target_votes, radius)) == expected
     with pytest.raises(ValueError, match=r"radius.*0\.\d+"):
-        pvm.eps_h_within(source, target, source_votes, target_votes, 1e-3)
-    assert np.isnan(jax.jit(pvm.eps_h_within)(source, target, source_votes, target_votes, 1e-3))
+        eps_h_within(source, target, source_votes, target_votes, 1e-3)
+    assert np.isnan(jax.jit(eps_h_within)(source, target, source_votes, target_votes, 1e-3))
     radii = jnp.array([0.3, 1.0, 1e-3])
-    lanes = jax.vmap(lambda r: pvm.eps_h_within(source, target, source_votes, target_votes, r))(radii)
+    lanes = jax.vmap(lambda r: eps_h_within(source, target, source_votes, target_votes, r))(radii)
     np.testing.assert_array_equal(np.isnan(lanes), [False, False, True])
 
 
@@ -223,7 +233,7 @@ def test_eps_h_within_gradient_and_memory() -> None:
     points = rng.normal(size=(7, 2))
 
     def of_gamma(gamma: jax.Array) -> jax.Array:
-        return pvm.eps_h_within(points, points + 0.5, pvm.rbf_votes(points, points, gamma),
+        return eps_h_within(points, points + 0.5, pvm.rbf_votes(points, points, gamma),
                                 pvm.rbf_votes(points + 0.5, points, gamma), 1.0)  # fmt: skip
 
     numeric = (of_gamma(1 + 1e-6) - of_gamma(1 - 1e-6)) / 2e-6
@@ -231,7 +241,7 @@ def test_eps_h_within_gradient_and_memory() -> None:
     # No intermediate of the gradient is as large as [m_s, m_t, n].
     m, n = 40, 30
     x, votes = jnp.zeros((m, 2)), jnp.ones((m, n))
-    jaxpr = jax.make_jaxpr(jax.grad(lambda v: pvm.eps_h_within(x, x, v, votes, 1.0)))(votes)
+    jaxpr = jax.make_jaxpr(jax.grad(lambda v: eps_h_within(x, x, v, votes, 1.0)))(votes)
     largest = max(int(np.prod(size)) for size in _shapes(jaxpr.jaxpr))
     assert largest < m * m * n
 
@@ -246,9 +256,14 @@ def _shapes(jaxpr) -> Iterator[tuple[int, ...]]:
 
 @jax.jit
 def averaged_votes(target, source_index, target_index, pairs, centers, gamma, weights):
-    spread = pvm.matched_spread(target, source_index, target_index, pairs, POINTS)
+    spread = matched_spread(target, source_index, target_index, pairs, POINTS)
     moved_votes = pvm.rbf_votes(spread.moved, centers, gamma)
-    return spread, pvm.rbf_smoothness(gamma, weights), moved_votes, pvm.rbf_votes(target, centers, gamma)[target_index]
+    return (
+        spread,
+        rbf_smoothness(gamma, weights),
+        moved_votes,
+        pvm.rbf_votes(target, centers, gamma)[target_index],
+    )
 
 
 @jax.jit
@@ -256,13 +271,13 @@ def averaged_bounds(spread, smoothness, moved_votes, target_votes, labels, sourc
     risk = pvm.gibbs_risk(moved_votes, labels, weights, sample_weights=spread.weights)
     target_risk = pvm.gibbs_risk(target_votes, labels[source_index], weights, sample_weights=pairs)
     return (
-        pvm.moved_vote_bound(spread, smoothness),
+        moved_vote_bound(spread, smoothness),
         jnp.abs(risk - target_risk),
-        pvm.moved_gibbs_bound(spread, smoothness),
+        moved_gibbs_bound(spread, smoothness),
         pvm.domain_disagreement(
             moved_votes, target_votes, weights, source_sample_weights=spread.weights, target_sample_weights=pairs
         ),
-        pvm.moved_disagreement_bound(spread, moved_votes, weights, smoothness),
+        moved_disagreement_bound(spread, moved_votes, weights, smoothness),
     )
 
 
@@ -311,42 +326,43 @@ def test_averaged_pairs(seed: int) -> None:
     assert gap <= bound + SLACK
 
 
-def spread_of_two(radius: float, centre: float = 0.0) -> pvm.MatchedSpread:
+def spread_of_two(radius: float, centre: float = 0.0) -> MatchedSpread:
     target = centre + np.array([[-radius], [radius]])
-    return pvm.matched_spread(target, np.array([0, 0]), np.array([0, 1]), np.array([0.5, 0.5]), 1)
+    return matched_spread(target, np.array([0, 0]), np.array([0, 1]), np.array([0.5, 0.5]), 1)
 
 
 def test_averaged_pairs_are_tight() -> None:
     one, two = np.ones(1), np.ones(2)
     # A vote L |x| around its kink, for the first order.
     spread, slope = spread_of_two(1.0), 0.5
-    smoothness = pvm.Smoothness(slope, np.inf)
+    smoothness = Smoothness(slope, np.inf)
     moved, target = np.zeros((1, 1)), np.full((2, 1), slope)
-    assert pvm.moved_vote_bound(spread, smoothness) == slope
+    assert moved_vote_bound(spread, smoothness) == slope
     gap = abs(pvm.gibbs_risk(moved, one, one) - pvm.gibbs_risk(target, two, one))
-    assert gap == pvm.moved_gibbs_bound(spread, smoothness)
+    assert gap == moved_gibbs_bound(spread, smoothness)
     disagreement = pvm.domain_disagreement(moved, target, one)
-    assert disagreement == pvm.moved_disagreement_bound(spread, moved, one, smoothness)
+    assert disagreement == moved_disagreement_bound(spread, moved, one, smoothness)
     # A vote 1 - H/2 x^2 at its top, for the second.
-    smoothness = pvm.Smoothness(np.inf, 0.5)
+    smoothness = Smoothness(np.inf, 0.5)
     moved, target = np.ones((1, 1)), np.full((2, 1), 0.75)
     gap = abs(pvm.gibbs_risk(moved, one, one) - pvm.gibbs_risk(target, two, one))
-    assert gap == pvm.moved_gibbs_bound(spread, smoothness) == 0.125
+    assert gap == moved_gibbs_bound(spread, smoothness) == 0.125
     # A linear vote, where only the square moves.
     moved, target = np.zeros((1, 1)), np.array([[-0.5], [0.5]])
-    bound = pvm.moved_disagreement_bound(spread, moved, one, pvm.Smoothness(0.5, 0.0))
+    bound = moved_disagreement_bound(spread, moved, one, Smoothness(0.5, 0.0))
     assert bound == 0.25 == pvm.domain_disagreement(moved, target, one)
     # A Gaussian voter at its centre: the bound's ratio to the truth tends to 1 with the spread.
     spread, gamma = spread_of_two(1e-2), 3.0
     votes = pvm.rbf_votes(np.array([[0.0], [-1e-2], [1e-2]]), np.zeros((1, 1)), gamma)
     gap = float(votes[0, 0] - np.mean(votes[1:]))
-    assert gap == pytest.approx(float(pvm.moved_vote_bound(spread, pvm.rbf_smoothness(gamma))[0]), rel=1e-3)
+    assert gap == pytest.approx(float(moved_vote_bound(spread, rbf_smoothness(gamma))[0]), rel=1e-3)
     # And its slope at its steepest point.
     steepest = 1 / np.sqrt(2 * gamma)
     x = np.array([[steepest - 1e-4], [steepest + 1e-4]])
     votes = pvm.rbf_votes(x, np.zeros((1, 1)), gamma)
     assert float(pvm.eps_h(votes[:1], votes[1:])) == pytest.approx(
-        float(pvm.eps_h_of_radius(2e-4, pvm.rbf_smoothness(gamma).lipschitz)), rel=1e-6
+        float(eps_h_of_radius(2e-4, rbf_smoothness(gamma).lipschitz)),
+        rel=1e-6,
     )
 
 
@@ -359,7 +375,7 @@ def test_eps_h_of_radius(seed: int) -> None:
     moved = x + radius * rng.uniform(0, 1, (POINTS, 1)) * direction / np.linalg.norm(direction, axis=1, keepdims=True)
     centers = rng.normal(size=(VOTERS, 2))
     eps = pvm.eps_h(pvm.rbf_votes(x, centers, gamma), pvm.rbf_votes(moved, centers, gamma))
-    assert eps <= pvm.eps_h_of_radius(radius, pvm.rbf_smoothness(gamma).lipschitz) + SLACK
+    assert eps <= eps_h_of_radius(radius, rbf_smoothness(gamma).lipschitz) + SLACK
 
 
 def test_transformations() -> None:
@@ -387,9 +403,9 @@ def test_spread_gradient() -> None:
     case = Averaged(5)
 
     def bound(target: jax.Array) -> jax.Array:
-        spread = pvm.matched_spread(target, case.source_index, case.target_index, case.pairs, POINTS)
+        spread = matched_spread(target, case.source_index, case.target_index, case.pairs, POINTS)
         votes = pvm.rbf_votes(spread.moved, case.centers, case.gamma)
-        return pvm.moved_disagreement_bound(spread, votes, case.weights, case.smoothness)
+        return moved_disagreement_bound(spread, votes, case.weights, case.smoothness)
 
     gradient = jax.jit(jax.grad(bound))(case.target)
     step = np.zeros_like(case.target)
@@ -408,8 +424,8 @@ def test_float32() -> None:
         assert pvm.corollary1(votes, labels, labels, weights).dtype == np.float32
         assert pvm.eps_h(votes, votes).dtype == np.float32
         assert pvm.disagreement_deviation_bound(0.5, votes, weights).dtype == np.float32
-        assert pvm.eps_h_within(votes, votes, votes, votes, 1.0).dtype == np.float32
-        assert pvm.eps_h_within(votes.astype(int), votes, votes.astype(int), votes, 1.0) == 0.5
+        assert eps_h_within(votes, votes, votes, votes, 1.0).dtype == np.float32
+        assert eps_h_within(votes.astype(int), votes, votes.astype(int), votes, 1.0) == 0.5
 
 
 ONES = np.ones((3, 2))
@@ -423,7 +439,7 @@ INDEX = np.array([0, 1, 1])
         ("self_labels", lambda: pvm.corollary1(ONES, np.ones(2), np.ones(3), np.ones(2))),
         ("labels", lambda: pvm.corollary1(ONES, np.ones(3), np.array([np.nan, 1, 1]), np.ones(2))),
         ("weights", lambda: pvm.corollary1(ONES, np.ones(3), np.ones(3), np.ones(3))),
-        ("sample_weights", lambda: pvm.self_label_gap(np.ones(3), np.ones(3), sample_weights=-np.ones(3))),
+        ("sample_weights", lambda: self_label_gap(np.ones(3), np.ones(3), sample_weights=-np.ones(3))),
         ("source_labels", lambda: pvm.theorem1(ONES, np.ones(2), ONES, np.ones(2))),
         ("target_votes", lambda: pvm.theorem1(ONES, np.ones(3), np.ones((3, 1)), np.ones(2))),
         ("target_labels", lambda: pvm.theorem1(ONES, np.ones(3), ONES, np.ones(2), target_labels=np.ones(9))),
@@ -434,26 +450,26 @@ INDEX = np.array([0, 1, 1])
         ("source_votes", lambda: pvm.eps_h(ONES, np.ones((2, 2)))),
         ("target_votes", lambda: pvm.eps_h(ONES, np.full((3, 2), np.nan))),
         ("pair_weights", lambda: pvm.eps_h(ONES, ONES, np.zeros(3))),
-        ("radius", lambda: pvm.eps_h_within(ONES, ONES, ONES, ONES, 0.0)),
-        ("source_votes", lambda: pvm.eps_h_within(ONES, ONES, np.ones((2, 2)), ONES, 1.0)),
-        ("target_votes", lambda: pvm.eps_h_within(ONES, ONES, ONES, np.ones((3, 1)), 1.0)),
-        ("source and target", lambda: pvm.eps_h_within(ONES, np.ones((3, 1)), ONES, ONES, 1.0)),
+        ("radius", lambda: eps_h_within(ONES, ONES, ONES, ONES, 0.0)),
+        ("source_votes", lambda: eps_h_within(ONES, ONES, np.ones((2, 2)), ONES, 1.0)),
+        ("target_votes", lambda: eps_h_within(ONES, ONES, ONES, np.ones((3, 1)), 1.0)),
+        ("source and target", lambda: eps_h_within(ONES, np.ones((3, 1)), ONES, ONES, 1.0)),
         ("eps_h", lambda: pvm.gibbs_deviation_bound(-0.1)),
         ("weights", lambda: pvm.gibbs_deviation_bound(0.1, np.array([np.nan]))),
         ("eps_h", lambda: pvm.disagreement_deviation_bound(np.nan, ONES, np.ones(2))),
         ("target_votes", lambda: pvm.disagreement_deviation_bound(0.1, np.ones(3), np.ones(2))),
-        ("gamma", lambda: pvm.rbf_smoothness(0.0)),
-        ("gamma", lambda: pvm.rbf_smoothness(np.ones(3), np.ones(2))),
-        ("lipschitz", lambda: pvm.eps_h_of_radius(1.0, -1.0)),
-        ("radius", lambda: pvm.eps_h_of_radius(-1.0, 1.0)),
-        ("source_index", lambda: pvm.matched_spread(ONES, INDEX + 5, INDEX, np.ones(3), 2)),
-        ("source_index", lambda: pvm.matched_spread(ONES, INDEX * 1.0, INDEX, np.ones(3), 2)),
-        ("target_index", lambda: pvm.matched_spread(ONES, INDEX, INDEX - 1, np.ones(3), 2)),
-        ("target_index", lambda: pvm.matched_spread(ONES, INDEX, INDEX[:2], np.ones(3), 2)),
-        ("pair_weights", lambda: pvm.matched_spread(ONES, INDEX, INDEX, -np.ones(3), 2)),
-        ("size", lambda: pvm.matched_spread(ONES, INDEX, INDEX, np.ones(3), 0)),
-        ("moved_votes", lambda: pvm.moved_disagreement_bound(
-            pvm.matched_spread(ONES, INDEX, INDEX, np.ones(3), 2), ONES, np.ones(2), pvm.Smoothness(1.0, 1.0))),
+        ("gamma", lambda: rbf_smoothness(0.0)),
+        ("gamma", lambda: rbf_smoothness(np.ones(3), np.ones(2))),
+        ("lipschitz", lambda: eps_h_of_radius(1.0, -1.0)),
+        ("radius", lambda: eps_h_of_radius(-1.0, 1.0)),
+        ("source_index", lambda: matched_spread(ONES, INDEX + 5, INDEX, np.ones(3), 2)),
+        ("source_index", lambda: matched_spread(ONES, INDEX * 1.0, INDEX, np.ones(3), 2)),
+        ("target_index", lambda: matched_spread(ONES, INDEX, INDEX - 1, np.ones(3), 2)),
+        ("target_index", lambda: matched_spread(ONES, INDEX, INDEX[:2], np.ones(3), 2)),
+        ("pair_weights", lambda: matched_spread(ONES, INDEX, INDEX, -np.ones(3), 2)),
+        ("size", lambda: matched_spread(ONES, INDEX, INDEX, np.ones(3), 0)),
+        ("moved_votes", lambda: moved_disagreement_bound(
+            matched_spread(ONES, INDEX, INDEX, np.ones(3), 2), ONES, np.ones(2), Smoothness(1.0, 1.0))),
     ],
 )  # fmt: skip
 def test_bad_input(name: str, call) -> None:

@@ -13,6 +13,15 @@ from hypothesis import strategies as st
 from scipy import optimize, special
 
 import pvmincq_jax as pvm
+from pvmincq_jax.bounds.kl import binary_kl, kl_inverse_lower, kl_inverse_upper, pac_bayes_xi
+from pvmincq_jax.bounds.pac_bayes import (
+    c_bound_mcallester,
+    pac_bayes_disagreement,
+    pac_bayes_gibbs_risk,
+    pac_bayes_joint_error,
+)
+from pvmincq_jax.bounds.self_bounds import quasi_uniform_kl
+from pvmincq_jax.voting.cbound import expected_disagreement
 
 
 @pytest.fixture(autouse=True)
@@ -86,7 +95,7 @@ def test_known_value() -> None:
      (0.2, 0.0, 500, 1.0), (0.01, 0.0198, 300, 0.1), (0.3, 0.42, 50, 3.0), (0.48, 0.4992, 10**7, 0.0)],
 )  # fmt: skip
 def test_pac_bound_2_is_the_supremum(risk: float, disagreement: float, m: int, kl: float) -> None:
-    budget = (2 * kl + np.log((float(pvm.pac_bayes_xi(m)) + m) / 0.05)) / m
+    budget = (2 * kl + np.log((float(pac_bayes_xi(m)) + m) / 0.05)) / m
     expected = worst_c_bound(risk, disagreement, budget)
     assert float(pvm.pac_bound_2(risk, disagreement, m, kl)) == pytest.approx(expected, abs=1e-6)
 
@@ -112,19 +121,19 @@ def test_bounds_0_and_1_by_their_definition() -> None:
 
 @pytest.mark.parametrize("m", [1, 2, 3, 10, 63, 64, 65, 66, 100, 999, 20_000])
 def test_xi(m: int) -> None:
-    assert float(pvm.pac_bayes_xi(m)) == pytest.approx(exact_xi(m), rel=1e-9)
-    assert np.sqrt(m) <= float(pvm.pac_bayes_xi(m)) <= 2 * np.sqrt(m) * (1 + 1e-12)
+    assert float(pac_bayes_xi(m)) == pytest.approx(exact_xi(m), rel=1e-9)
+    assert np.sqrt(m) <= float(pac_bayes_xi(m)) <= 2 * np.sqrt(m) * (1 + 1e-12)
 
 
 @settings(max_examples=200, deadline=None)
 @given(st.floats(0, 1), st.floats(1e-12, 20))
 def test_inverses_spend_the_budget(q: float, budget: float) -> None:
-    upper, lower = pvm.kl_inverse_upper(q, budget), pvm.kl_inverse_lower(q, budget)
+    upper, lower = kl_inverse_upper(q, budget), kl_inverse_lower(q, budget)
     assert 0 <= lower <= q + 1e-15
     assert q <= upper <= 1
     for p in (upper, lower):
         if 1e-6 < p < 1 - 1e-6:
-            assert float(pvm.binary_kl(q, p)) == pytest.approx(budget, rel=1e-6, abs=1e-12)
+            assert float(binary_kl(q, p)) == pytest.approx(budget, rel=1e-6, abs=1e-12)
 
 
 def digits_50(q: float, budget: float, lower: bool = False) -> float:
@@ -147,8 +156,8 @@ def digits_50(q: float, budget: float, lower: bool = False) -> float:
 @pytest.mark.parametrize("q", [0.0, 1e-6, 0.01, 0.2, 0.5, 0.93, 1 - 1e-9])
 @pytest.mark.parametrize("budget", [1e-12, 1e-5, 0.01, 0.3, 3.0])
 def test_inverses_in_fifty_digits(q: float, budget: float) -> None:
-    assert float(pvm.kl_inverse_upper(q, budget)) == pytest.approx(digits_50(q, budget), abs=3e-15)
-    assert float(pvm.kl_inverse_lower(q, budget)) == pytest.approx(digits_50(q, budget, lower=True), abs=3e-15)
+    assert float(kl_inverse_upper(q, budget)) == pytest.approx(digits_50(q, budget), abs=3e-15)
+    assert float(kl_inverse_lower(q, budget)) == pytest.approx(digits_50(q, budget, lower=True), abs=3e-15)
 
 
 @pytest.mark.parametrize(
@@ -171,7 +180,7 @@ def test_further_bounds_by_their_definition(risk: float, disagreement: float, m:
         assert float(value) == pytest.approx(min(4 * high - 2 * d, 1), abs=1e-12)
     r = risk + np.sqrt(budget(1, delta / 2) / 2)
     d = max(disagreement - np.sqrt(budget(2, delta / 2) / 2), 0)
-    value = float(pvm.c_bound_mcallester(*sample))
+    value = float(c_bound_mcallester(*sample))
     assert value == pytest.approx(1 - (1 - 2 * r) ** 2 / (1 - 2 * d) if r < 0.5 else 1, abs=1e-12)
     assert value >= float(pvm.pac_bound_1(*sample))
 
@@ -196,22 +205,22 @@ def test_inverses_at_the_ends(dtype: type) -> None:
     tolerance = 4 * float(np.finfo(dtype).eps)
     budget = np.asarray(0.3, dtype)
     zero, one = np.asarray(0, dtype), np.asarray(1, dtype)
-    assert pvm.kl_inverse_upper(zero, budget).dtype == dtype
-    assert float(pvm.kl_inverse_upper(zero, budget)) == pytest.approx(1 - np.exp(-0.3), abs=tolerance)
-    assert float(pvm.kl_inverse_lower(one, budget)) == pytest.approx(np.exp(-0.3), abs=tolerance)
-    assert float(pvm.kl_inverse_upper(one, budget)) == 1
-    assert float(pvm.kl_inverse_lower(zero, budget)) == 0
+    assert kl_inverse_upper(zero, budget).dtype == dtype
+    assert float(kl_inverse_upper(zero, budget)) == pytest.approx(1 - np.exp(-0.3), abs=tolerance)
+    assert float(kl_inverse_lower(one, budget)) == pytest.approx(np.exp(-0.3), abs=tolerance)
+    assert float(kl_inverse_upper(one, budget)) == 1
+    assert float(kl_inverse_lower(zero, budget)) == 0
     for q in (zero, np.asarray(0.4, dtype), one):
-        assert float(pvm.kl_inverse_upper(q, zero)) == float(q)
-        assert float(pvm.kl_inverse_lower(q, zero)) == pytest.approx(float(q), abs=tolerance)
+        assert float(kl_inverse_upper(q, zero)) == float(q)
+        assert float(kl_inverse_lower(q, zero)) == pytest.approx(float(q), abs=tolerance)
     # The slope in the budget at q = 0 is exp(-budget); nothing moves at q = 1.
-    assert float(jax.grad(pvm.kl_inverse_upper, 1)(zero, budget)) == pytest.approx(np.exp(-0.3), abs=tolerance)
-    assert float(jax.grad(pvm.kl_inverse_lower, 1)(one, budget)) == pytest.approx(-np.exp(-0.3), abs=tolerance)
-    assert jax.grad(pvm.kl_inverse_upper, (0, 1))(one, budget) == (0, 0)
-    assert jax.grad(pvm.kl_inverse_lower, (0, 1))(zero, budget) == (0, 0)
-    assert float(jax.grad(pvm.kl_inverse_upper)(np.asarray(0.4, dtype), zero)) == 1
+    assert float(jax.grad(kl_inverse_upper, 1)(zero, budget)) == pytest.approx(np.exp(-0.3), abs=tolerance)
+    assert float(jax.grad(kl_inverse_lower, 1)(one, budget)) == pytest.approx(-np.exp(-0.3), abs=tolerance)
+    assert jax.grad(kl_inverse_upper, (0, 1))(one, budget) == (0, 0)
+    assert jax.grad(kl_inverse_lower, (0, 1))(zero, budget) == (0, 0)
+    assert float(jax.grad(kl_inverse_upper)(np.asarray(0.4, dtype), zero)) == 1
     for q, spent in itertools.product((zero, np.asarray(0.4, dtype), one), (zero, budget)):
-        for inverse in (pvm.kl_inverse_upper, pvm.kl_inverse_lower):
+        for inverse in (kl_inverse_upper, kl_inverse_lower):
             assert np.all(np.isfinite(jax.grad(inverse, (0, 1))(q, spent)))
 
 
@@ -219,7 +228,7 @@ def test_inverses_at_the_ends(dtype: type) -> None:
 @given(st.floats(0.01, 0.99), st.floats(0.001, 2))
 def test_inverse_derivatives(q: float, budget: float) -> None:
     step = 1e-6
-    for inverse in (pvm.kl_inverse_upper, pvm.kl_inverse_lower):
+    for inverse in (kl_inverse_upper, kl_inverse_lower):
         by_q, by_budget = jax.grad(inverse, (0, 1))(q, budget)
         numeric_q = (inverse(q + step, budget) - inverse(q - step, budget)) / (2 * step)
         numeric_budget = (inverse(q, budget + step) - inverse(q, budget - step)) / (2 * step)
@@ -228,12 +237,12 @@ def test_inverse_derivatives(q: float, budget: float) -> None:
 
 
 def test_inverse_second_derivative() -> None:
-    slope = jax.grad(pvm.kl_inverse_upper)
+    slope = jax.grad(kl_inverse_upper)
     numeric = (slope(0.2 + 1e-5, 0.1) - slope(0.2 - 1e-5, 0.1)) / 2e-5
-    assert float(jax.hessian(pvm.kl_inverse_upper)(0.2, 0.1)) == pytest.approx(float(numeric), rel=1e-6)
+    assert float(jax.hessian(kl_inverse_upper)(0.2, 0.1)) == pytest.approx(float(numeric), rel=1e-6)
 
 
-OF_PAIRS = [pvm.pac_bound_1, pvm.pac_bound_2, pvm.c_bound_mcallester, pvm.tandem_bound, pvm.disagreement_bound,
+OF_PAIRS = [pvm.pac_bound_1, pvm.pac_bound_2, c_bound_mcallester, pvm.tandem_bound, pvm.disagreement_bound,
             pvm.c_tandem_bound]  # fmt: skip
 BOUNDS = [
     jax.jit(lambda risk, disagreement, m, kl, delta: pvm.pac_bound_0(risk, m, kl, delta)),
@@ -324,7 +333,7 @@ def test_holds_on_samples() -> None:
     rows = rng.integers(400, size=(200, 100))
     samples = jnp.asarray(voters[rows])
     risk = jax.vmap(lambda votes: pvm.gibbs_risk(votes, jnp.ones(100), weights))(samples)
-    disagreement = jax.vmap(lambda votes: pvm.expected_disagreement(votes, weights))(samples)
+    disagreement = jax.vmap(lambda votes: expected_disagreement(votes, weights))(samples)
     for bound in BOUNDS:
         assert np.mean(np.asarray(bound(risk, disagreement, 100, 0.0, 0.05)) < true_risk) <= 0.05
 
@@ -336,8 +345,8 @@ def test_quasi_uniform_kl(scaled: list[float]) -> None:
     n = len(scaled)
     posterior = np.concatenate([(1 / n + weights) / 2, (1 / n - weights) / 2])
     expected = np.sum(special.rel_entr(np.maximum(posterior, 0), np.full(2 * n, 1 / (2 * n))))
-    assert float(pvm.quasi_uniform_kl(weights)) == pytest.approx(expected, abs=1e-12)
-    assert -1e-15 <= float(pvm.quasi_uniform_kl(weights)) <= np.log(2) + 1e-12
+    assert float(quasi_uniform_kl(weights)) == pytest.approx(expected, abs=1e-12)
+    assert -1e-15 <= float(quasi_uniform_kl(weights)) <= np.log(2) + 1e-12
 
 
 @pytest.mark.parametrize(
@@ -345,11 +354,11 @@ def test_quasi_uniform_kl(scaled: list[float]) -> None:
     [
         ("gibbs_risk", lambda: pvm.pac_bound_0(-0.1, 100, 1.0)),
         ("gibbs_risk", lambda: pvm.pac_bound_1(np.nan, 0.1, 100, 1.0)),
-        ("gibbs_risk", lambda: pvm.pac_bayes_gibbs_risk(1.1, 100, 1.0)),
+        ("gibbs_risk", lambda: pac_bayes_gibbs_risk(1.1, 100, 1.0)),
         ("disagreement", lambda: pvm.pac_bound_1(0.4, 0.6, 100, 1.0)),
         ("disagreement", lambda: pvm.pac_bound_2(0.1, 0.3, 100, 1.0)),
-        ("disagreement", lambda: pvm.pac_bayes_disagreement(-0.1, 100, 1.0)),
-        ("joint_error", lambda: pvm.pac_bayes_joint_error(2.0, 100, 1.0)),
+        ("disagreement", lambda: pac_bayes_disagreement(-0.1, 100, 1.0)),
+        ("joint_error", lambda: pac_bayes_joint_error(2.0, 100, 1.0)),
         ("m must", lambda: pvm.pac_bound_2(0.2, 0.3, 0, 1.0)),
         ("kl", lambda: pvm.pac_bound_2(0.2, 0.3, 100, -1.0)),
         ("kl", lambda: pvm.pac_bound_2(0.2, 0.3, 100, np.inf)),
@@ -359,11 +368,11 @@ def test_quasi_uniform_kl(scaled: list[float]) -> None:
         ("disagreement_m", lambda: pvm.disagreement_bound(0.2, 0.3, 100, 1.0, disagreement_m=0)),
         ("disagreement", lambda: pvm.tandem_bound(0.1, 0.3, 100, 1.0)),
         ("mu must", lambda: pvm.chebyshev_cantelli_bound(0.2, 0.3, 100, 1.0, mu=0.5)),
-        ("q must", lambda: pvm.kl_inverse_upper(1.5, 0.1)),
-        ("budget", lambda: pvm.kl_inverse_lower(0.5, -0.1)),
-        ("p must", lambda: pvm.binary_kl(0.5, 1.5)),
-        ("weights", lambda: pvm.quasi_uniform_kl(np.array([0.9, 0.0]))),
-        ("weights", lambda: pvm.quasi_uniform_kl(np.zeros((2, 2)))),
+        ("q must", lambda: kl_inverse_upper(1.5, 0.1)),
+        ("budget", lambda: kl_inverse_lower(0.5, -0.1)),
+        ("p must", lambda: binary_kl(0.5, 1.5)),
+        ("weights", lambda: quasi_uniform_kl(np.array([0.9, 0.0]))),
+        ("weights", lambda: quasi_uniform_kl(np.zeros((2, 2)))),
     ],
 )
 def test_bad_input(name: str, call) -> None:
@@ -379,15 +388,15 @@ def test_bad_traced_input_is_nan() -> None:
         assert np.isnan(jax.jit(bound)(0.2, 0.3, 100, -1.0))
     assert np.isnan(jax.jit(lambda mu: pvm.chebyshev_cantelli_bound(0.2, 0.3, 100, 1.0, mu=mu))(0.6))
     assert np.isnan(jax.jit(pvm.pac_bound_0)(0.2, 0, 1.0))
-    assert np.isnan(jax.jit(pvm.kl_inverse_upper)(1.2, 0.1))
-    assert np.isnan(jax.jit(pvm.binary_kl)(0.2, -0.1))
-    assert np.isnan(jax.jit(pvm.quasi_uniform_kl)(jnp.array([0.9, 0.0])))
+    assert np.isnan(jax.jit(kl_inverse_upper)(1.2, 0.1))
+    assert np.isnan(jax.jit(binary_kl)(0.2, -0.1))
+    assert np.isnan(jax.jit(quasi_uniform_kl)(jnp.array([0.9, 0.0])))
 
 
 def test_joint_error_is_the_gap_between_risk_and_disagreement() -> None:
     rng = np.random.default_rng(1)
     votes, labels, weights = rng.uniform(-1, 1, (50, 4)), rng.choice([-1.0, 1.0], 50), np.full(4, 0.25)
     joint = np.mean(((1 - labels * (votes @ weights)) / 2) ** 2)
-    risk, disagreement = pvm.gibbs_risk(votes, labels, weights), pvm.expected_disagreement(votes, weights)
+    risk, disagreement = pvm.gibbs_risk(votes, labels, weights), expected_disagreement(votes, weights)
     assert float(risk - disagreement / 2) == pytest.approx(joint, abs=1e-12)
-    assert float(pvm.pac_bayes_joint_error(joint, 1000, 1.0)) > joint
+    assert float(pac_bayes_joint_error(joint, 1000, 1.0)) > joint

@@ -10,7 +10,8 @@ from experiments import penguins
 from experiments.run import tasks
 from experiments.run.methods import first_best
 from experiments.run.tasks import drawn_task
-from pvmincq_jax.baselines import pv_svm
+from pvmincq_jax.baselines import pv_svm, resampling
+from pvmincq_jax.matching.points import even_rows
 from tests.experiments.commands import lines_of
 
 
@@ -62,19 +63,19 @@ def test_own_scales_undo_a_change_of_units():
 
 def test_even_rows():
     points = np.random.default_rng(2).normal(size=(7, 2))
-    rows = pvm.even_rows(points, 24, seed=5)
+    rows = even_rows(points, 24, seed=5)
     counts = np.bincount(rows)
     assert len(rows) == 24
     assert sorted(counts) == [3, 3, 3, 3, 4, 4, 4]
     order = np.random.default_rng(3).permutation(7)
-    np.testing.assert_array_equal(np.bincount(pvm.even_rows(points[order], 24, seed=5)), counts[order])
-    np.testing.assert_array_equal(pvm.even_rows(points, 5), np.arange(7))
+    np.testing.assert_array_equal(np.bincount(even_rows(points[order], 24, seed=5)), counts[order])
+    np.testing.assert_array_equal(even_rows(points, 5), np.arange(7))
     # A large target out of reach of PV 0 for a small source is within it once the source is repeated.
     target = points[:3] + 0.1
     assert pvm.perturbed_variation(points, target, 100.0) > 0.2
-    assert pvm.perturbed_variation(points, target[pvm.even_rows(target, 7)], 100.0) == 0
+    assert pvm.perturbed_variation(points, target[even_rows(target, 7)], 100.0) == 0
     with pytest.raises(ValueError, match="size must be at least 1; it is 0"):
-        pvm.even_rows(points, 0)
+        even_rows(points, 0)
 
 
 def test_a_radius_that_reaches_nobody_is_never_chosen():
@@ -86,7 +87,7 @@ def test_a_radius_that_reaches_nobody_is_never_chosen():
     assert [float(model.pv) for model in apart] == [1.0, 0.0]
     assert np.all(np.isnan(pv_svm.decision(apart[0], source)))
     given = pv_svm.fit, pv_svm.decision, source, labels, source + 20.0, grid, 3, 0
-    scores = pvm.rs_pv_validation(*given, fit_grid=pv_svm.fit_grid)
+    scores = resampling.rs_pv_validation(*given, fit_grid=pv_svm.fit_grid)
     assert scores[0] == 2.0
     assert first_best(scores) == 1
     with pytest.raises(ValueError, match=r"params\.radius leaves every point unmatched"):

@@ -9,7 +9,7 @@ from scipy.spatial.distance import cdist
 
 import pvmincq_jax as pvm
 from pvmincq_jax._distances import root, squared_distances
-from pvmincq_jax.matching.spread import host_spread, plan_spread
+from pvmincq_jax.matching.spread import host_spread, matched_spread, plan_spread
 
 
 def _points(sizes, features, offset=0.0, seed=0):
@@ -109,7 +109,7 @@ def test_no_array_of_all_differences():
         "soft": lambda x, y: total(pvm.soft_matching(x, y, 30.0, 0.1, iterations=3)),
         "scaled": lambda x, y: total(pvm.sinkhorn_transport(x, y, 30.0, softness=0.1, iterations=3)),
         "plan": lambda x, y: total(plan_spread(y, jnp.asarray(plan))),
-        "pairs": lambda x, y: total(pvm.matched_spread(y, rows, columns, plan.ravel(), 120)),
+        "pairs": lambda x, y: total(matched_spread(y, rows, columns, plan.ravel(), 120)),
     }
     for name, function in functions.items():
         # All differences would be 400 times the pairs.
@@ -126,7 +126,7 @@ def test_three_forms_of_one_spread(features, offset):
     rows, columns = np.nonzero(plan)
     pairs = rows, columns, plan[rows, columns]
     dense = plan_spread(jnp.asarray(target), jnp.asarray(plan))
-    for found in (dense, pvm.matched_spread(target, *pairs, 7), host_spread(target, *pairs, 7)):
+    for found in (dense, matched_spread(target, *pairs, 7), host_spread(target, *pairs, 7)):
         np.testing.assert_allclose(found.weights, plan.sum(axis=1), rtol=1e-14)
         for row in np.flatnonzero(plan.sum(axis=1)):
             mean = np.average(target, axis=0, weights=plan[row])

@@ -15,6 +15,7 @@ from scipy.spatial.distance import cdist
 import pvmincq_jax as pvm
 from pvmincq_jax.matching import graph, matching
 from pvmincq_jax.matching import space as space_module
+from pvmincq_jax.matching.graph import radius_graph
 from pvmincq_jax.matching.space import make_space
 
 
@@ -84,7 +85,7 @@ def test_every_way_to_the_maximum(way, monkeypatch):
         source, target = _samples(["clustered", "collinear"][seed % 2], np.random.default_rng(seed), (90, 110))
         distances = cdist(source, target)
         for radius in (0.3, 0.9, 2.5):
-            graph = pvm.radius_graph(source, target, radius)
+            graph = radius_graph(source, target, radius)
             partners = pvm.draw_matchings(graph, 6, seed=seed).partners
             size = _reference_size(distances, radius)
             for row in partners:
@@ -109,9 +110,9 @@ def test_tree_and_all_pairs_agree(dimensions, monkeypatch):
     source[:100], target[:100] = np.round(source[:100] * 4) / 4, np.round(target[:100] * 4) / 4
     for metric in ("euclidean", "cityblock", "chebyshev", 3.0):
         monkeypatch.setattr(graph, "_tree_pays", lambda *_: False)
-        plain = pvm.radius_graph(source, target, 0.25, metric=metric)
+        plain = radius_graph(source, target, 0.25, metric=metric)
         monkeypatch.setattr(graph, "_tree_pays", lambda *_: True)
-        tree = pvm.radius_graph(source, target, 0.25, metric=metric)
+        tree = radius_graph(source, target, 0.25, metric=metric)
         assert plain.neighbours.size > 40
         for a, b in zip(plain[:-1], tree[:-1]):
             np.testing.assert_array_equal(a, b)
@@ -217,13 +218,13 @@ def test_points_that_coincide():
 def test_graph_cut_down_is_the_graph_of_the_part():
     rng = np.random.default_rng(9)
     source, target = rng.normal(size=(50, 2)), rng.normal(size=(60, 2))
-    graph = pvm.radius_graph(source, target, 2.0)
+    graph = radius_graph(source, target, 2.0)
     s, t = rng.permutation(50)[:30], rng.permutation(60)[:40]
-    part, fresh = graph.within(0.7, s, t), pvm.radius_graph(source[s], target[t], 0.7)
+    part, fresh = graph.within(0.7, s, t), radius_graph(source[s], target[t], 0.7)
     for a, b in zip(part, fresh):
         np.testing.assert_array_equal(a, b)
     assert graph.within(1e-9).nearest == graph.distances.min()
-    assert graph.within(1e-9, s, t).nearest == pvm.radius_graph(source[s], target[t], 1e-9).nearest
+    assert graph.within(1e-9, s, t).nearest == radius_graph(source[s], target[t], 1e-9).nearest
     assert graph.within(1e-9).within(1e-10).nearest == graph.distances.min()
     with pytest.raises(ValueError, match="radius must be at most"):
         graph.within(2.5)

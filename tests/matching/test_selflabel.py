@@ -7,6 +7,7 @@ from scipy.spatial.distance import cdist
 
 import pvmincq_jax as pvm
 from pvmincq_jax.datasets import draw_moons
+from pvmincq_jax.matching.graph import radius_graph
 
 
 def _moons(seed, per_class=60, angle=30.0):
@@ -31,7 +32,7 @@ def test_one_draw_is_the_matching():
 def test_mean_over_draws():
     source, labels, target, _ = _moons(1)
     found = pvm.self_label(source, labels, target, 0.3, draws=32, seed=2)
-    partners = pvm.draw_matchings(pvm.radius_graph(source, target, 0.3), 32, seed=2).partners
+    partners = pvm.draw_matchings(radius_graph(source, target, 0.3), 32, seed=2).partners
     for t in range(120):
         drawn = partners[:, t][partners[:, t] >= 0]
         assert found.weights[t] == drawn.size / 32

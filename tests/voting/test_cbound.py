@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import pvmincq_jax as pvm
+from pvmincq_jax.voting import cbound
 
 POINTS, VOTERS = 6, 4
 SLACK = 1e-12
@@ -31,8 +32,8 @@ first_moment, second_moment, gibbs_risk, vote_risk, c_bound, c_bound_terms, disa
         pvm.gibbs_risk,
         pvm.vote_risk,
         pvm.c_bound,
-        pvm.c_bound_terms,
-        pvm.expected_disagreement,
+        cbound.c_bound_terms,
+        cbound.expected_disagreement,
     ),
 )
 QUANTITIES = (first_moment, gibbs_risk, vote_risk, c_bound)
@@ -170,11 +171,11 @@ def test_soft_labels_are_means_of_random_ones() -> None:
 )
 def test_the_precondition_is_reported(weights: list, holds: bool) -> None:
     votes, labels = np.array([[1.0, 1.0], [0.5, 0.5]]), np.ones(2)
-    bound = pvm.c_bound_terms(votes, labels, np.array(weights))
+    bound = c_bound_terms(votes, labels, np.array(weights))
     assert bool(bound.holds) is holds
     assert (bound.value < 1) == holds
     # The same, one per lane.
-    lanes = jax.vmap(pvm.c_bound_terms, in_axes=(None, None, 0))(votes, labels, np.array([weights, [1.0, 0.0]]))
+    lanes = jax.vmap(c_bound_terms, in_axes=(None, None, 0))(votes, labels, np.array([weights, [1.0, 0.0]]))
     np.testing.assert_array_equal(lanes.holds, [holds, True])
 
 
@@ -252,7 +253,9 @@ def test_quantities_follow_the_dtype() -> None:
 VOTES, LABELS, WEIGHTS = np.ones((3, 2)), np.ones(3), np.ones(2)
 
 
-@pytest.mark.parametrize("quantity", [pvm.first_moment, pvm.gibbs_risk, pvm.vote_risk, pvm.c_bound, pvm.c_bound_terms])
+@pytest.mark.parametrize(
+    "quantity", [pvm.first_moment, pvm.gibbs_risk, pvm.vote_risk, pvm.c_bound, cbound.c_bound_terms]
+)
 @pytest.mark.parametrize(
     ("argument", "bad"),
     [

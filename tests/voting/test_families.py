@@ -11,7 +11,7 @@ from scipy.spatial.distance import cdist
 import pvmincq_jax as pvm
 from pvmincq_jax.datasets import moons_task
 from pvmincq_jax.estimators import MinCqClassifier, PVMinCqClassifier, PVTransportClassifier
-from pvmincq_jax.voting.families import JoinedVoters, family_grid, one_family, place_family, read_votes
+from pvmincq_jax.voting.families import JoinedVoters, OutputVoters, family_grid, one_family, place_family, read_votes
 
 WIDTHS = [0.4, 1.5]
 
@@ -61,7 +61,7 @@ CALLS = {
         *data, radii=[0.5, 0.8], margins=[0.3], gammas=WIDTHS, folds=2, draws=4, voters=voters, centers="both"
     ),
     "fit_transport_validated": lambda data, voters: pvm.fit_transport_validated(
-        *data, radii=[0.5, 0.8], margins=[0.3], draws=4, voters=voters, part=1.0, most_voters=12
+        *data, radii=[0.5, 0.8], margins=[0.3], draws=4, voters=voters, top_fraction=1.0, most_voters=12
     ),
     "MinCqClassifier": lambda data, voters: MinCqClassifier(voters, gamma=WIDTHS, margin=0.3, folds=2).fit(*data[:2]),
     "PVMinCqClassifier": lambda data, voters: PVMinCqClassifier(
@@ -124,7 +124,7 @@ def test_a_list_of_families_is_the_axis(form, task, tmp_path):
     given = pvm.GaussianVoters(task.target[:3], 1.0)
     families = [LaplacianNumpy(0.7), pvm.StumpVoters(per_feature=3), given]
     learn, options = (
-        (pvm.sweep, {"folds": 2}) if form == "label" else (pvm.transport_sweep, {"draws": 4, "identity": True})
+        (pvm.sweep, {"folds": 2}) if form == "label" else (pvm.transport_sweep, {"draws": 4, "include_identity": True})
     )
     options |= {"radii": [0.5, 0.8], "margins": [0.3]}
     together = learn(*task[:3], **options, voters=families)
@@ -142,7 +142,7 @@ def test_a_list_of_families_is_the_axis(form, task, tmp_path):
             np.testing.assert_allclose(pvm.decision(model, task.test), values[r, number, 0], atol=1e-12)
     scores = np.where(together.radii[:, None, None] > 0, np.ones(together.status.shape), np.inf)
     members = together._replace(target_values=np.abs(together.target_values) + 1)
-    committee = pvm.committee(members, scores, part=1.0)
+    committee = pvm.committee(members, scores, top_fraction=1.0)
     assert isinstance(committee.voters, JoinedVoters)
     size = np.mean(members.target_values, axis=-1)[..., None]
     expected = np.mean((values / size)[together.radii > 0], axis=(0, 1, 2)) * np.min(size[together.radii > 0])
@@ -208,7 +208,7 @@ def test_votes_that_cannot_be_are_named(answer, sentence):
     [
         (lambda: family_grid("trees"), "voters must be 'rbf', 'stumps', .*it is 'trees'"),
         (lambda: family_grid([]), r"voters must be .*it is \[\]"),
-        (lambda: family_grid([pvm.OutputVoters(), np.tanh]), "voters must be"),
+        (lambda: family_grid([OutputVoters(), np.tanh]), "voters must be"),
         (lambda: family_grid(lambda value: value, [1.0]), "voters, a function, must give a family .* it gives 1.0"),
         (lambda: family_grid(lambda value: value), "gammas must be what voters makes a family of"),
         (

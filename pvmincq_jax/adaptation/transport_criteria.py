@@ -1,6 +1,5 @@
 """Choosing a map of the transport form, and the vote learnt on it, without a single target label. Not in the paper."""
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -8,12 +7,10 @@ import numpy as np
 from pvmincq_jax._distances import squared_distances
 from pvmincq_jax._samples import canonical_order
 from pvmincq_jax.adaptation.choice import choose
-from pvmincq_jax.adaptation.criteria import class_ratio_gap, normalised_cut, where_solved
-from pvmincq_jax.adaptation.moved_grid import TransportSweep
+from pvmincq_jax.adaptation.criteria import class_ratio_gap, normalised_cut, over_classes, where_solved
+from pvmincq_jax.adaptation.sweeps import Sweep
 
-__all__ = ["at_rest", "class_distance", "map_price", "moved_risk", "swap_excess", "transport_criterion"]
-
-TransportCriterion = Callable[[TransportSweep], np.ndarray]
+__all__ = ["class_distance", "flip_penalty", "matching_penalty", "transport_criterion"]
 
 # What the squares of four shares count for, all alike, and the distance of the classes, in the exponent of a factor on
 # the cut; and what is added to the cut, so that a cut of 0 is not all that counts.
@@ -24,24 +21,6 @@ _FAR = 50
 _MATCHED, _COLLAPSED = 0.5, 0.25
 # Points that mean distances are taken from.
 _FEW = 500
-
-
-def moved_risk(sweep: TransportSweep) -> np.ndarray:
-    """The risk of the vote on the moved points that it was learnt from, with their true labels (not in the paper).
-
-    Args: sweep, a `TransportSweep`.
-
-    Returns: shares ``[r, g, k]``; infinite where nothing was solved.
-
-    Example:
-      >>> import pvmincq_jax as pvm
-      >>> figures = pvm.transport_sweep(*pvm.datasets.moons_task("30", 0, per_class=8)[:3], margins=[0.5], gammas=[2.0])
-      >>> bool(np.all(moved_risk(figures) <= 1))
-      True
-    """
-    wrong = ~(sweep.moved_values * sweep.source_labels > 0)
-    shares = np.stack([np.asarray(one.weights) / np.sum(one.weights) for one in sweep.transports])
-    return where_solved(sweep, np.einsum("rgks,rs->rgk", wrong, shares))
 
 
 def _few(points: Any, weights: Any = None) -> tuple[np.ndarray, np.ndarray]:
@@ -63,7 +42,8 @@ def _mean_distance(points: Any, weights: Any = None) -> float:
     return float(shares @ _distances(few, few) @ shares)
 
 
-def class_distance(sweep: TransportSweep) -> np.ndarray:
+@over_classes
+def class_distance(sweep: Sweep) -> np.ndarray:
     """How far the moved points of each class are from the target points that the vote gives to it.
 
     sum_c P_T(B(x) = c) E(S_c, T_c) / E|X - X'|, with E(S, T) = 2 E|X - Y| - E|X - X'| - E|Y - Y'| the energy distance
@@ -73,7 +53,7 @@ def class_distance(sweep: TransportSweep) -> np.ndarray:
 
     Not in the paper.
 
-    Args: sweep, a `TransportSweep`.
+    Args: sweep, a `Sweep`.
 
     Returns: ``[r, g, k]``; infinite where nothing was solved. A class that a map leaves out does not count.
 
@@ -104,7 +84,7 @@ def class_distance(sweep: TransportSweep) -> np.ndarray:
     return where_solved(sweep, total / (np.mean(within) or 1.0))
 
 
-def map_price(sweep: TransportSweep) -> np.ndarray:
+def matching_penalty(sweep: Sweep) -> np.ndarray:
     """What each map of a grid costs, before any vote.
 
     PV for a matching, beyond what unequal sizes make of PV, and 0 where nobody is matched. Infinite for a map that
@@ -114,7 +94,7 @@ def map_price(sweep: TransportSweep) -> np.ndarray:
 
     Not in the paper.
 
-    Args: sweep, a `TransportSweep`.
+    Args: sweep, a `Sweep`.
 
     Returns: ``[r]``.
 
@@ -122,7 +102,7 @@ def map_price(sweep: TransportSweep) -> np.ndarray:
       >>> import pvmincq_jax as pvm
       >>> task = pvm.datasets.moons_task("30", 5, per_class=15)
       >>> figures = pvm.transport_sweep(*task[:3], draws=4, gammas=[2.0], margins=[0.2])
-      >>> price = map_price(figures)
+      >>> price = matching_penalty(figures)
       >>> price.shape == figures.radii.shape, bool(np.min(price) >= 0)
       (True, True)
     """
@@ -139,38 +119,17 @@ def map_price(sweep: TransportSweep) -> np.ndarray:
     return np.where(able, prices, np.inf) if np.any(able) else prices
 
 
-def at_rest(sweep: Any) -> np.ndarray:
-    """At which radii of a grid the source stays where it is: no adaptation.
-
-    Not in the paper.
-
-    Args: sweep, a `pvmincq_jax.Sweep` or a `pvmincq_jax.TransportSweep`.
-
-    Returns: bool ``[r]``.
-
-    Example:
-      >>> import pvmincq_jax as pvm
-      >>> task = pvm.datasets.moons_task("30", 5, per_class=15)
-      >>> figures = pvm.transport_sweep(*task[:3], draws=4, gammas=[2.0], margins=[0.2])
-      >>> int(np.sum(at_rest(figures)))
-      1
-    """
-    if not isinstance(sweep, TransportSweep):
-        return np.zeros(len(sweep.radii), bool)
-    return np.array([float(one.radius) == 0 and np.array_equal(one.moved, one.source) for one in sweep.transports])
-
-
-def swap_excess(sweep: TransportSweep, scores: np.ndarray) -> np.ndarray:
+def flip_penalty(sweep: Sweep, scores: np.ndarray) -> np.ndarray:
     """By how much a vote contradicts the domains on their own scales more than it agrees with them.
 
     max(0, P_T(B(x) != B_0(x)) - P_T(B(x) = B_0(x))), with B_0 the vote of least score among those that were learnt on
-    the source on the target's scale, nobody matched (see `pvmincq_jax.own_scale`). Above 0 a vote has swapped the
+    the source on the target's scale, nobody matched (see `pvmincq_jax.match_moments`). Above 0 a vote has swapped the
     classes for the most part, which no unlabelled sample can tell from the truth: it needs a better reason than others.
 
     Not in the paper.
 
     Args:
-      sweep: a `TransportSweep`.
+      sweep: a `Sweep`.
       scores: of its votes ``[r, g, k]``, the lower the better.
 
     Returns: shares ``[r, g, k]``; 0 if no map of the grid is the scale alone, infinite where nothing was solved.
@@ -179,10 +138,10 @@ def swap_excess(sweep: TransportSweep, scores: np.ndarray) -> np.ndarray:
       >>> import pvmincq_jax as pvm
       >>> task = pvm.datasets.moons_task("30", 5, per_class=15)
       >>> figures = pvm.transport_sweep(*task[:3], draws=4, gammas=[2.0], margins=[0.2])
-      >>> float(np.max(swap_excess(figures, pvm.normalised_cut(figures)))) < 1
+      >>> float(np.max(flip_penalty(figures, pvm.adaptation.criteria.normalised_cut(figures)))) < 1
       True
     """
-    scaled = (np.asarray(sweep.radii) == 0) & ~at_rest(sweep)
+    scaled = (np.asarray(sweep.radii) == 0) & ~sweep.unmoved
     able = np.where(scaled[:, None, None] & np.isfinite(scores), scores, np.inf)
     if not np.any(np.isfinite(able)):
         return where_solved(sweep, np.zeros(sweep.status.shape))
@@ -191,13 +150,14 @@ def swap_excess(sweep: TransportSweep, scores: np.ndarray) -> np.ndarray:
     return where_solved(sweep, np.maximum(0.0, -np.mean(labels * usual, axis=-1)))
 
 
-def transport_criterion(sweep: TransportSweep, neighbours: int | None = None) -> np.ndarray:
+@over_classes
+def transport_criterion(sweep: Sweep, neighbours: int | None = None) -> np.ndarray:
     """The criterion of the transport form, without a source risk. Not in the paper.
 
-    (cut + 1/100) exp(8 (gap^2 + risk^2 + price^2 + swap^2) + 3/10 apart), with cut the `pvmincq_jax.normalised_cut`,
-    gap the `pvmincq_jax.class_ratio_gap`, risk the `moved_risk`, price the `map_price`, apart the `class_distance` and
-    swap the `swap_excess` by the score without it. The source as it is (`at_rest`) has no gap: it takes nothing of how
-    frequent the classes are in the target.
+    (cut + 1/100) exp(8 (gap^2 + risk^2 + penalty^2 + flip^2) + 3/10 apart), with cut the `normalised_cut`, gap the
+    `pvmincq_jax.class_ratio_gap`, risk that on the moved points with their true labels, penalty the `matching_penalty`,
+    apart the `class_distance` and flip the `flip_penalty` by the score without it. The source as it is has no gap: it
+    takes nothing of how frequent the classes are in the target.
 
     A vote is trusted if its boundary keeps out of dense regions of the target, if it finds the classes about as often
     as they are, if the map left them separable, if it moved all points, if it does not turn all around, and if the
@@ -206,8 +166,8 @@ def transport_criterion(sweep: TransportSweep, neighbours: int | None = None) ->
     weights beside these, on the tasks that they were chosen on.
 
     Args:
-      sweep: a `TransportSweep`.
-      neighbours: of the cut, see `pvmincq_jax.normalised_cut`.
+      sweep: a `Sweep`.
+      neighbours: of the cut, see `pvmincq_jax.adaptation.criteria.normalised_cut`.
 
     Returns: scores ``[r, g, k]``.
 
@@ -217,8 +177,8 @@ def transport_criterion(sweep: TransportSweep, neighbours: int | None = None) ->
       >>> transport_criterion(figures).shape == figures.status.shape
       True
     """
-    gap = np.where(at_rest(sweep)[:, None, None], 0.0, class_ratio_gap(sweep))
-    squares = gap**2 + moved_risk(sweep) ** 2 + map_price(sweep)[:, None, None] ** 2
+    gap = np.where(sweep.unmoved[:, None, None], 0.0, class_ratio_gap(sweep))
+    squares = gap**2 + sweep.self_risk**2 + matching_penalty(sweep)[:, None, None] ** 2
     doubts = _SHARES * squares + np.minimum(_APART * class_distance(sweep), _FAR)
     scores = where_solved(sweep, (normalised_cut(sweep, neighbours) + _LEAST_CUT) * np.exp(doubts))
-    return scores * np.exp(_SHARES * np.where(np.isfinite(scores), swap_excess(sweep, scores), 0.0) ** 2)
+    return scores * np.exp(_SHARES * np.where(np.isfinite(scores), flip_penalty(sweep, scores), 0.0) ** 2)

@@ -6,8 +6,8 @@ from sklearn.cluster import kmeans_plusplus
 
 import pvmincq_jax as pvm
 from pvmincq_jax._samples import spread_rows
-from pvmincq_jax.adaptation.seats import seat_voters
 from pvmincq_jax.datasets import moons_task
+from pvmincq_jax.voting.centers import draw_centers
 
 SMALL = {"radii": [0.3, 0.7], "margins": [0.1, 0.4], "gammas": [2.0], "folds": 2, "draws": 3}
 
@@ -93,7 +93,7 @@ def test_few_matched_points_keep_a_voter(task):
 
 
 def test_a_fold_leaves_its_own_source_points_out(task):
-    seats = seat_voters(task.source, task.target, "source", 30, 0)
+    seats = draw_centers(task.source, task.target, "source", 30, 0)
     learning = np.random.default_rng(0).random(80) < 0.7
     mask = seats.mask(np.ones(80, bool), learning)
     kept = {tuple(point) for point in task.source[learning]}

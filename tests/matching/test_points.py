@@ -9,7 +9,8 @@ from scipy.spatial.distance import cdist
 
 import pvmincq_jax as pvm
 from experiments import shared_points as command
-from pvmincq_jax.adaptation.points import match_frequency
+from pvmincq_jax.matching.matching import ExpectedMatching
+from pvmincq_jax.matching.points import match_frequency
 
 _points = st.lists(st.tuples(st.integers(0, 8), st.integers(0, 8)), min_size=1, max_size=7).map(
     lambda rows: np.array(rows, float)
@@ -79,7 +80,7 @@ def test_order_of_the_rows_does_not_matter():
 
 
 def test_frequency_needs_all_rows():
-    pairs = pvm.ExpectedMatching(np.array([4]), np.array([0]), np.array([1.0]))
+    pairs = ExpectedMatching(np.array([4]), np.array([0]), np.array([1.0]))
     with pytest.raises(ValueError, match="size must be above the last row of the pairs, 4; it is 4"):
         match_frequency(pairs, 4)
 

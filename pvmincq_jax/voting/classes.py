@@ -1,7 +1,7 @@
 """More than two classes: a vote of each class against the rest, and the class whose vote is the largest.
 
-Labels of c classes are c rows of labels in {-1, +1}, and each row is a lane of the engine. Votes, factors, matchings
-and moved points do not depend on the labels: the classes share them.
+Labels of c classes are c rows of labels in {-1, +1}, and each row is a problem of its own. Votes, matchings and moved
+points do not depend on the labels: the classes share them.
 
 In each row the class weighs as much as all others together: else the rest would outvote each of ten equal classes.
 The vote of a class is divided by its first moment mu_c, so that all votes have one scale, and the largest is the
@@ -11,8 +11,6 @@ for two classes, so that half the sum of these risks is the risk of the predicti
 """
 
 import numpy as np
-
-from pvmincq_jax._types import MarginUnit
 
 __all__: list[str] = []
 
@@ -39,7 +37,7 @@ def class_numbers(labels: np.ndarray) -> np.ndarray:
     return labels if labels.ndim == 1 else np.argmax(labels, axis=0)
 
 
-def as_heavy(labels: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def balance_classes(labels: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Labels and weights under which both sides of each row are equally heavy.
 
     With p = (1 + l) / 2 the share of the class in a label and P its mean, the point is of the class with weight
@@ -47,15 +45,15 @@ def as_heavy(labels: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.nd
     difference over the sum, both ``[..., m]``. Where one side is empty, the other is all there is.
 
     Example:
-      >>> labels, weights = as_heavy(np.array([1.0, -1.0, -1.0, 0.0]), np.array([1.0, 1.0, 1.0, 0.0]))
+      >>> labels, weights = balance_classes(np.array([1.0, -1.0, -1.0, 0.0]), np.array([1.0, 1.0, 1.0, 0.0]))
       >>> labels, weights
       (array([ 1., -1., -1.,  0.]), array([1.5 , 0.75, 0.75, 0.  ]))
     """
     sides = weights * (1 + labels) / 2, weights * (1 - labels) / 2
     total = np.sum(weights, axis=-1, keepdims=True)
     with np.errstate(invalid="ignore", divide="ignore"):
-        own, rest = (np.nan_to_num(side * total / np.sum(side, axis=-1, keepdims=True)) / 2 for side in sides)
-        return np.where(own + rest > 0, (own - rest) / (own + rest), 0.0), own + rest
+        members, rest = (np.nan_to_num(side * total / np.sum(side, axis=-1, keepdims=True)) / 2 for side in sides)
+        return np.where(members + rest > 0, (members - rest) / (members + rest), 0.0), members + rest
 
 
 def ahead(values: np.ndarray) -> np.ndarray:
@@ -73,21 +71,5 @@ def ahead(values: np.ndarray) -> np.ndarray:
     largest = np.arange(len(values)).reshape(-1, *[1] * (values.ndim - 1)) == np.argmax(values, axis=0)
     least = np.finfo(values.dtype).tiny
     # Smallest numbers in place of 0: there is a prediction where votes are equal, too.
-    found = np.where(largest, np.maximum(best - second, least), np.minimum(values - best, -least))
-    return np.where(np.any(np.isnan(values), axis=0), np.nan, found)
-
-
-def lanes_ahead(
-    values: np.ndarray, mu_max: np.ndarray, margins: np.ndarray, unit: MarginUnit, classes: int, radii: int
-) -> np.ndarray:
-    """`ahead` on the lanes of a grid; with two classes, which are one lane, the values themselves.
-
-    Values ``[L, k, m]`` in units of their margins; lanes, with mu_max ``[L]``, count folds, then classes, then radii.
-    """
-    if classes == 1:
-        return values
-    mu = margins * (mu_max[:, None] if unit == "fraction" else 1.0)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        scaled = values / np.broadcast_to(mu, values.shape[:2])[..., None]
-    each = scaled.reshape(-1, classes, radii, *values.shape[1:])
-    return np.stack([ahead(fold) for fold in each]).reshape(values.shape)
+    lead = np.where(largest, np.maximum(best - second, least), np.minimum(values - best, -least))
+    return np.where(np.any(np.isnan(values), axis=0), np.nan, lead)

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from pvmincq_jax import _samples, perturbed_variation
-from pvmincq_jax.adaptation import resampling
-from pvmincq_jax.baselines import pv_svm, svm
+from pvmincq_jax.baselines import pv_svm, resampling, svm
 from pvmincq_jax.datasets import moons_task
 
 

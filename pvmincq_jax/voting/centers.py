@@ -1,0 +1,127 @@
+"""Where voters sit: on the points learnt from, or on some that stand for all of them."""
+
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from pvmincq_jax._checks import check_count
+from pvmincq_jax._distances import squared_distances
+from pvmincq_jax._samples import spread_rows
+from pvmincq_jax.voting.families import one_per_point, place_family
+
+__all__: list[str] = []
+
+CenterKind = Literal["target", "source", "both"]
+
+# Voters at most, unless asked for more; ``python -m experiments.voters --most`` compares others. The paper's samples
+# have as many points.
+MOST_VOTERS = 300
+
+
+class Centers(NamedTuple):
+    """Points that voters sit on: target points, then source points.
+
+    Attributes:
+      points: ``[n, d]``.
+      of_target: the voter that stands for each target point ``[m_t]``, its own or the nearest; empty without any.
+      source_rows: source points of the voters that come last.
+    """
+
+    points: np.ndarray
+    of_target: np.ndarray
+    source_rows: np.ndarray
+
+    def mask(self, matched: np.ndarray, learning: np.ndarray) -> np.ndarray:
+        """Which voters take part ``[n]``: those of matched target ``[m_t]`` and learnt source points ``[m_s]``."""
+        standing = np.zeros(len(self.points) - len(self.source_rows), bool)
+        if standing.size:
+            standing[self.of_target[matched]] = True
+        return np.concatenate([standing, learning[self.source_rows]])
+
+
+def draw_centers(source: np.ndarray, target: np.ndarray, kind: CenterKind, most: int | None, seed: int) -> Centers:
+    """Centers on target points, source points, or both: on so many that `spread_rows` draws, or on all if it is None.
+
+    Example:
+      >>> draw_centers(np.zeros((3, 1)), np.array([[5.0], [6.0]]), "both", None, 0).points.ravel()
+      array([5., 6., 0., 0., 0.])
+    """
+    if kind not in ("target", "source", "both"):
+        raise ValueError(f"centers must be 'target', 'source' or 'both'; it is {kind!r}")
+    of_target = target if kind != "source" else target[:0]
+    of_source = source if kind != "target" else source[:0]
+    points = np.concatenate([of_target, of_source])
+    rows = spread_rows(points, len(points) if most is None else check_count("most_voters", most, 1), seed)
+    target_rows, source_rows = rows[rows < len(of_target)], rows[rows >= len(of_target)] - len(of_target)
+    nearest = np.arange(len(of_target))
+    if len(rows) < len(points):
+        distances = squared_distances(of_target, of_target[target_rows])
+        nearest = np.argmin(distances, axis=1) if target_rows.size else nearest[:0]
+    return Centers(np.concatenate([of_target[target_rows], of_source[source_rows]]), nearest, source_rows)
+
+
+class PlacedVoters(NamedTuple):
+    """A family on points.
+
+    Attributes:
+      family: anything with ``votes(x)``.
+      voters: how many, n.
+      centers: where they sit, if there is one per point; else None, and all take part.
+    """
+
+    family: Any
+    voters: int
+    centers: Centers | None
+
+    def mask(self, matched: np.ndarray, learning: np.ndarray) -> np.ndarray:
+        """Which voters take part ``[n]``, see `Centers.mask`."""
+        return np.ones(self.voters, bool) if self.centers is None else self.centers.mask(matched, learning)
+
+
+def place_voters(
+    families: Sequence[Any], source: np.ndarray, target: np.ndarray, centers: CenterKind, most: int, seed: int
+) -> list[PlacedVoters]:
+    """Families on the points of `draw_centers` if they have one voter per point; others see all points."""
+    kinds = {one_per_point(family) for family in families}
+    drawn = {kind: draw_centers(source, target, centers, most if kind else None, seed) for kind in kinds}
+    placed = []
+    for family in families:
+        kind = one_per_point(family)
+        placed.append(PlacedVoters(*place_family(family, drawn[kind].points), drawn[kind] if kind else None))
+    return placed
+
+
+def place_on_moved(
+    families: Sequence[Any], source: np.ndarray, moved: np.ndarray, weights: np.ndarray, most: int, seed: int
+) -> list[tuple[Any, np.ndarray]]:
+    """Families on moved source points, each with the voters that take part ``[n]``: those of matched points.
+
+    Of more points than ``most``, so many of the matched ones, whose weight is above 0, stand for all of them.
+    """
+    matched = weights > 0
+    # Points that have all moved to one place tell nothing of where thresholds should be.
+    seen = moved if np.any(np.ptp(moved, axis=0) > 0) else source
+    if len(moved) > check_count("most_voters", most, 1):
+        rows = np.flatnonzero(matched if np.any(matched) else ~matched)
+        rows = rows[spread_rows(moved[rows], most, seed)]
+        moved, matched = moved[rows], matched[rows]
+    placed = []
+    for family in families:
+        on_points, count = place_family(family, moved if one_per_point(family) else seen)
+        placed.append((on_points, matched if one_per_point(family) else np.ones(count, bool)))
+    return placed
+
+
+def stack_masks(masks: Sequence[np.ndarray]) -> np.ndarray:
+    """Masks of different lengths as the rows of one array ``[L, n]``, filled up with False.
+
+    Example:
+      >>> stack_masks([np.array([True]), np.array([False, True])])
+      array([[ True, False],
+             [False,  True]])
+    """
+    stacked = np.zeros((len(masks), max(map(len, masks))), bool)
+    for row, mask in zip(stacked, masks):
+        row[: len(mask)] = mask
+    return stacked
