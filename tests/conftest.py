@@ -11,11 +11,13 @@ if not worker and "JAX_COMPILATION_CACHE_DIR" not in os.environ:
     shared = tempfile.mkdtemp(prefix="pvmincq-jax-tests-")
     atexit.register(shutil.rmtree, shared, ignore_errors=True)
     os.environ["JAX_COMPILATION_CACHE_DIR"] = shared
-    os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.05"
+    os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
 
 # Most of the suite's time is compiling. Without LLVM's optimisation a program compiles five times faster, does the same
-# in the same dtype, and on problems of these sizes is as fast; XLA_FLAGS that are set, even to nothing, are left alone.
-os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false")
+# in the same dtype, and on problems of these sizes is as fast; in one part it compiles faster on the one core that a
+# worker has. XLA_FLAGS that are set, even to nothing, are left alone.
+FLAGS = "backend_optimization_level=0", "cpu_use_fusion_emitters=false", "cpu_parallel_codegen_split_count=1"
+os.environ.setdefault("XLA_FLAGS", " ".join(f"--xla_{flag}" for flag in FLAGS))
 
 # One core per worker, taken before JAX counts them: threads of two workers on two cores only wait for each other.
 if worker and hasattr(os, "sched_setaffinity"):
@@ -26,9 +28,11 @@ import jax  # noqa: E402
 import numpy as np  # noqa: E402
 import pytest  # noqa: E402
 
+from pvmincq_jax.adaptation import grid  # noqa: E402
 from pvmincq_jax.voting import voters  # noqa: E402
 
 jax.config.update("jax_enable_x64", True)
+grid._OPTIONS["xla_backend_optimization_level"] = 0  # Options of a program would go before XLA_FLAGS.
 
 
 @pytest.fixture(scope="module")
@@ -37,6 +41,16 @@ def one_gamma():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(voters, "GAMMA_MULTIPLES", (2.0,))
         yield
+
+
+@pytest.fixture
+def one_call(monkeypatch):
+    """Benchmarks call what they time once a turn, and keep what is compiled."""
+    from experiments.bench import common, solvers
+
+    monkeypatch.setattr(common.best_seconds, "__defaults__", (0.0,))
+    monkeypatch.setattr(solvers, "best_seconds", lambda functions, repeats, turn: common.best_seconds(functions, 1, 0))
+    monkeypatch.setattr(jax, "clear_caches", lambda: None)
 
 
 @pytest.fixture(scope="module")

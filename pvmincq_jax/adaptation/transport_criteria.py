@@ -61,7 +61,7 @@ def class_distance(sweep: Sweep) -> np.ndarray:
       >>> import pvmincq_jax as pvm
       >>> distance = []
       >>> for angle in ("0", "60"):
-      ...     task = pvm.datasets.moons_task(angle, 0)
+      ...     task = pvm.datasets.moons_task(angle, 0, per_class=60)
       ...     figures = pvm.transport_sweep(*task[:3], draws=4, gammas=[2.0], margins=[0.2])
       ...     distance.append(float(class_distance(figures)[0, 0, 0]))
       >>> distance[0] < 0.03, distance[1] > 0.3

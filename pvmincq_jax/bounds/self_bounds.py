@@ -306,7 +306,7 @@ def mincq_path(
       >>> rng = np.random.default_rng(0)
       >>> labels = rng.choice([-1.0, 1.0], 500)
       >>> votes = labels[:, None] * np.where(rng.random((500, 8)) < np.linspace(0.05, 0.5, 8), -1.0, 1.0)
-      >>> path = mincq_path(votes, labels)
+      >>> path = jax.jit(mincq_path)(votes, labels)
       >>> print(f"{path.margins[path.best]:.3f} {path.bound[path.best]:.3f}")
       0.428 0.655
     """

@@ -9,14 +9,14 @@ from tests.adaptation.test_shift import disc_task, gaussian_task
 
 
 def test_a_mirrored_target_is_matched_in_the_subspace(one_gamma):
-    source, labels, target, truth = disc_task(2, mirror=True)
-    fitted = pvm.fit_transport_validated(source, labels, target, draws=16)
+    source, labels, target, truth = disc_task(2, mirror=True, points=160)
+    fitted = pvm.fit_transport_validated(source, labels, target, draws=8)
     assert fitted.shift.sentence == pvm.detect_shift(source, labels, target).sentence
     assert fitted.shift.kind == "subspace"
     assert fitted.adapted
     assert np.mean(pvm.predict(fitted.model, target) == truth) > 0.9
     # Where the radii are given, nothing is asked, and points move as they are nearest: to the other class.
-    told = pvm.fit_transport_validated(source, labels, target, radii=[1.0], margins=[0.2], draws=16)
+    told = pvm.fit_transport_validated(source, labels, target, radii=[1.0], margins=[0.2], draws=8)
     assert told.shift is None
     assert np.mean(pvm.predict(told.model, target) == truth) < 0.5
 

@@ -224,12 +224,16 @@ def test_inverses_at_the_ends(dtype: type) -> None:
             assert np.all(np.isfinite(jax.grad(inverse, (0, 1))(q, spent)))
 
 
+INVERSES = [jax.jit(inverse) for inverse in (kl_inverse_upper, kl_inverse_lower)]
+INVERSE_GRADIENTS = [jax.jit(jax.grad(inverse, (0, 1))) for inverse in INVERSES]
+
+
 @settings(max_examples=50, deadline=None)
 @given(st.floats(0.01, 0.99), st.floats(0.001, 2))
 def test_inverse_derivatives(q: float, budget: float) -> None:
     step = 1e-6
-    for inverse in (kl_inverse_upper, kl_inverse_lower):
-        by_q, by_budget = jax.grad(inverse, (0, 1))(q, budget)
+    for inverse, gradient in zip(INVERSES, INVERSE_GRADIENTS):
+        by_q, by_budget = gradient(q, budget)
         numeric_q = (inverse(q + step, budget) - inverse(q - step, budget)) / (2 * step)
         numeric_budget = (inverse(q, budget + step) - inverse(q, budget - step)) / (2 * step)
         assert float(by_q) == pytest.approx(float(numeric_q), rel=1e-4, abs=1e-7)
@@ -237,9 +241,9 @@ def test_inverse_derivatives(q: float, budget: float) -> None:
 
 
 def test_inverse_second_derivative() -> None:
-    slope = jax.grad(kl_inverse_upper)
+    slope = jax.jit(jax.grad(kl_inverse_upper))
     numeric = (slope(0.2 + 1e-5, 0.1) - slope(0.2 - 1e-5, 0.1)) / 2e-5
-    assert float(jax.hessian(kl_inverse_upper)(0.2, 0.1)) == pytest.approx(float(numeric), rel=1e-6)
+    assert float(jax.jit(jax.hessian(kl_inverse_upper))(0.2, 0.1)) == pytest.approx(float(numeric), rel=1e-6)
 
 
 OF_PAIRS = [pvm.pac_bound_1, pvm.pac_bound_2, c_bound_mcallester, pvm.tandem_bound, pvm.disagreement_bound,
@@ -252,7 +256,7 @@ BOUNDS = [
 GRADIENTS = [jax.jit(jax.grad(bound, (0, 1, 3))) for bound in OF_PAIRS]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(risks, shares, sizes, divergences, levels, st.floats(1.0, 1.5))
 def test_monotone(risk: float, share: float, m: int, kl: float, delta: float, factor: float) -> None:
     risk, disagreement = possible(risk, share)
@@ -285,7 +289,7 @@ def test_derivatives(risk: float, share: float, m: int, kl: float) -> None:
 
 
 def test_second_derivative_of_bound_2_is_not_a_plausible_number() -> None:
-    assert np.isnan(jax.grad(jax.grad(pvm.pac_bound_2))(0.2, 0.3, 1000.0, 2.0))
+    assert np.isnan(jax.jit(jax.grad(jax.grad(pvm.pac_bound_2)))(0.2, 0.3, 1000.0, 2.0))
 
 
 def test_gradients_without_nan() -> None:
@@ -383,9 +387,9 @@ def test_bad_input(name: str, call) -> None:
 def test_bad_traced_input_is_nan() -> None:
     for arguments in [(0.1, 0.3, 100, 1.0), (1.2, 0.3, 100, 1.0), (0.2, 0.3, 0, 1.0), (0.2, 0.3, 100, -1.0),
                       (np.nan, 0.3, 100, 1.0)]:  # fmt: skip
-        assert np.isnan(jax.jit(pvm.pac_bound_2)(*arguments)), arguments
-    for bound in OF_PAIRS:
-        assert np.isnan(jax.jit(bound)(0.2, 0.3, 100, -1.0))
+        assert np.isnan(BOUNDS[2](*arguments, 0.05)), arguments
+    for bound in BOUNDS:
+        assert np.isnan(bound(0.2, 0.3, 100, -1.0, 0.05))
     assert np.isnan(jax.jit(lambda mu: pvm.chebyshev_cantelli_bound(0.2, 0.3, 100, 1.0, mu=mu))(0.6))
     assert np.isnan(jax.jit(pvm.pac_bound_0)(0.2, 0, 1.0))
     assert np.isnan(jax.jit(kl_inverse_upper)(1.2, 0.1))
