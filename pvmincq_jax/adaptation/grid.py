@@ -28,7 +28,7 @@ __all__: list[str] = []
 # Numbers in a block of votes, 32 MB; and in all votes together, up to which they are computed once and kept.
 _BLOCK, _KEPT = 1 << 22, 1 << 25
 # Programs that a grid compiles at most, and about how long one takes, in seconds.
-_PROGRAMS, _COMPILING = 4, 1.0
+_PROGRAMS, _COMPILING = 4, 2.0
 # Up to so many voters all programs are dense; beyond, ranks of programs by rank are this one and its doubles.
 _FEW, _RANK = 128, 64
 # Rows that a dense program has beyond its voters: a small sample has one more than voters at most.
@@ -36,8 +36,13 @@ _SPARE = 8
 # Numbers of small samples that are kept at a time, 256 MB, and on an accelerator, which solves them side by side, 1 GB.
 _SAMPLES, _BATCH = 1 << 25, 1 << 27
 
-# Compiles in half the time, and runs as fast.
-_OPTIONS: Any = {"xla_backend_optimization_level": 1, "xla_cpu_use_fusion_emitters": False}
+# Compiles in a third of the time, and runs as fast.
+_OPTIONS: Any = {
+    "xla_backend_optimization_level": 1,
+    "xla_cpu_use_fusion_emitters": False,
+    "xla_llvm_disable_expensive_passes": True,
+    "xla_cpu_parallel_codegen_split_count": 1,
+}
 # Points that a guess of the shapes looks at, and the largest margin that it takes for usual, in units of a vote's size.
 _FEW_POINTS, _USUAL_MARGIN = 600, 0.2
 # Roundings of the votes that a largest margin has to be above.

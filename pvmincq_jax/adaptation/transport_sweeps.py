@@ -189,6 +189,13 @@ def learn_on_moved(
     return learn_sweep(task, options, labels, radii=radii, pv=pv, target=target, transports=tuple(transports))
 
 
+def compile_on_moved(source: np.ndarray, options: GridOptions, maps: int) -> None:
+    """Begins to compile what a grid of so many maps will need, as if nobody moved."""
+    families, everybody = options.voters.families, np.ones(len(source))
+    placed = place_on_moved(families, source, source, everybody, options.most_voters, options.seed)
+    compile_for([family for family, _ in placed], source, maps, options)
+
+
 def pv_transport_mincq(
     source: ArrayLike,
     source_labels: ArrayLike,
@@ -329,9 +336,7 @@ def transport_sweep(
         makers = list(_Maps(source, class_numbers(labels), target, maps).plan())
     else:
         makers = [partial(identity_transport, source, weights=source_weights)]
-    # As if nobody moved.
-    placed = place_on_moved(families.families, source, source, np.ones(len(source)), most_voters, seed)
-    compile_for([family for family, _ in placed], source, len(makers), options)
+    compile_on_moved(source, options, len(makers))
     with progress_bar(progress, len(makers) * (1 + len(families.values)), "transport") as advance:
         transports = []
         for make in makers:

@@ -5,16 +5,22 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from pvmincq_jax._checks import check_callable, check_task
+from pvmincq_jax._checks import check_callable, check_margins, check_task
 from pvmincq_jax._types import ArrayLike, brief, takes_options_of
 from pvmincq_jax.adaptation.choice import TOP_FRACTION, Choice, choose, committee
 from pvmincq_jax.adaptation.criteria import Criterion, label_criterion, rs, scores_of
 from pvmincq_jax.adaptation.label import mincq_sweep, sweep
 from pvmincq_jax.adaptation.model import PVMinCq, model_at
 from pvmincq_jax.adaptation.shift import Shift, class_weights, contradicted, detect_shift, label_shift
-from pvmincq_jax.adaptation.sweeps import Sweep, draw_count
+from pvmincq_jax.adaptation.sweeps import GridOptions, Sweep, draw_count
 from pvmincq_jax.adaptation.transport_criteria import transport_criterion
-from pvmincq_jax.adaptation.transport_sweeps import check_shares, transport_sweep
+from pvmincq_jax.adaptation.transport_sweeps import (
+    MARGIN_FRACTIONS,
+    check_shares,
+    compile_on_moved,
+    transport_sweep,
+)
+from pvmincq_jax.voting.families import family_grid
 
 __all__ = ["ValidatedFit", "fit_mincq_validated", "fit_transport_validated", "fit_validated"]
 
@@ -22,6 +28,8 @@ Ratio = float | Sequence[float] | Literal["source", "estimated"]
 
 # Options of a transport grid that say which maps it holds: who gives one knows what has changed.
 _MAPS = ("radii", "include_identity", "match_moments")
+# So many maps a grid has as a rule, at least.
+_MAPS_AT_LEAST = 12
 # A class of a smaller share than this has vanished: where more than the ratio has changed, that is no estimate.
 _VANISHED = 0.02
 # Nor is a class left without any weight.
@@ -189,6 +197,12 @@ def fit_transport_validated(
     task = source, source_labels, target
     check_task(*task, classes=True)
     seed, metric = grid.get("seed", 0), grid.get("metric", "euclidean")
+    if grid.get("margin_unit", "fraction") == "fraction":
+        # XLA compiles beside what is asked first.
+        families = family_grid(grid.get("voters", "rbf"), grid.get("gammas"), np.asarray(target, float))
+        margins = check_margins(grid.get("margins", MARGIN_FRACTIONS), "fraction")
+        options = {name: grid[name] for name in ("most_voters", "seed", "solver", "mesh") if name in grid}
+        compile_on_moved(np.asarray(source, float), GridOptions(families, margins, **options), _MAPS_AT_LEAST)
     plain = isinstance(metric, str) and metric == "euclidean" and all(grid.get(name) is None for name in _MAPS)
     shift = detect_shift(*task, seed=seed) if plain and criterion is transport_criterion else None
     shares = _target_shares(ratio, shift, task, seed)
