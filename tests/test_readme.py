@@ -20,6 +20,7 @@ def blocks(language, name="README.md"):
 
 
 EXAMPLES = [(name, number) for name in READMES for number in range(len(blocks("python", name)))]
+LARGE = "experiments/README.md", 0
 
 
 @pytest.fixture(scope="module")
@@ -31,8 +32,9 @@ def installed(tmp_path_factory):
 
 
 def said(code, installed):
-    """What a fresh Python prints that has the installed package, and JAX as it comes."""
+    """What a fresh Python prints that has the installed package, and JAX as it comes but for what compiles fast."""
     where = "import pvmincq_jax, sys; print(pvmincq_jax.__file__, file=sys.stderr)\n"
+    where += "import pvmincq_jax.adaptation.grid as g; g._OPTIONS['xla_backend_optimization_level'] = 0\n"
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", where + code],
         cwd=installed,
@@ -46,7 +48,9 @@ def said(code, installed):
     return done.stdout.strip()
 
 
-@pytest.mark.parametrize(("name", "number"), EXAMPLES)
+@pytest.mark.parametrize(
+    ("name", "number"), [pytest.param(*one, marks=[pytest.mark.long] if one == LARGE else []) for one in EXAMPLES]
+)
 def test_every_example_runs_as_printed(installed, name, number):
     out = said(blocks("python", name)[number], installed)
     assert out
@@ -54,6 +58,13 @@ def test_every_example_runs_as_printed(installed, name, number):
     assert "False" not in out
     if (name, number) == EXAMPLES[0]:
         assert out == blocks("text")[0].strip()
+
+
+def test_the_large_example_runs_on_fewer_points(installed):
+    name, number = LARGE
+    code = blocks("python", name)[number].replace("seed=7)", "seed=7, per_class=30)")
+    assert "per_class=30" in code
+    assert 0.5 < float(said(code, installed)) <= 1
 
 
 def test_the_readme_is_short():

@@ -252,7 +252,7 @@ def test_blocks_change_nothing(monkeypatch):
 
 
 @pytest.mark.parametrize("form", ["label", "transport"])
-def test_every_point_of_a_fit_is_solved_to_what_mincq_states(form):
+def test_every_point_of_a_fit_is_solved_to_what_mincq_states(form, one_gamma):
     """The chosen point, learnt again by `pvmincq_jax.mincq` on the sample that the model says it learnt from."""
     task = moons_task("40", 1, per_class=60, test_size=20)
     data = task.source, task.source_labels, task.target
@@ -274,7 +274,7 @@ def test_every_point_of_a_fit_is_solved_to_what_mincq_states(form):
 
 
 @pytest.mark.parametrize("classifier", [PVMinCqClassifier, PVTransportClassifier])
-def test_a_whole_fit_takes_no_memory_for_all_differences(classifier):
+def test_a_whole_fit_takes_no_memory_for_all_differences(classifier, one_gamma):
     """Distances, radii, matchings, maps, medians, votes and the committee, in many features."""
     rng = np.random.default_rng(0)
     labels = np.tile([-1.0, 1.0], 100)

@@ -1,9 +1,12 @@
 """The command on the learned distance: one small honest run, and what surrounds it."""
 
+import functools
+
 import numpy as np
 import pytest
 from scipy.stats import sem
 
+import pvmincq_jax as pvm
 from experiments import learned_metric
 from experiments.learned_metric import METHODS, NOISE_FEATURES, Settings, noisy_moons
 from tests.experiments.commands import check_refused, lines_of
@@ -15,9 +18,10 @@ POINT = {"radii": (0.2,), "radius_unit": "pv", "margins": (0.1,), "folds": 2}
 
 
 def test_the_command(tmp_path, monkeypatch, capsys):
-    """One run, with one point of the grid in place of all, in one test: it compiles for most of a minute."""
+    """Two runs in one test, with one point of the grid and few steps of learning: it compiles for most of the time."""
     folder = tmp_path / "made"
     monkeypatch.setattr(learned_metric, "GRID", {**POINT, "gammas": (4.0,)})
+    monkeypatch.setattr(pvm, "learn_map", functools.partial(pvm.learn_map, steps=60))
     learned_metric.main([*SMALL, "--out", str(folder)])
     check_records_and_table(folder)
     check_that_finished_runs_are_not_computed_again(folder, monkeypatch, capsys)

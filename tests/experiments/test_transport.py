@@ -110,6 +110,7 @@ def test_limits_tasks(case):
         transport_limits.limits_task("upside down", 1)
 
 
+@pytest.mark.usefixtures("one_gamma")
 def test_the_limits_are_drawn(tmp_path, capsys):
     arguments = ["--runs", "1", "--per-class", "20", "--methods", "SVM", "--jobs", "0", "--out", str(tmp_path)]
     transport_limits.main(arguments)

@@ -18,7 +18,7 @@ def test_a_small_comparison(tmp_path, capsys, monkeypatch):
     assert all(f"{record['accuracy']:.1f}" in shown for record in records)
 
 
-def test_a_small_comparison_of_caps(tmp_path, capsys):
+def test_a_small_comparison_of_caps(tmp_path, capsys, one_gamma):
     most = ["--runs", "1", "--most", "8", "40", "--capped", "Adelie to Gentoo"]
     voters.main([*most, "--jobs", "0", "--out", str(tmp_path)])
     records = lines_of(tmp_path)

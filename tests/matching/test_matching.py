@@ -307,12 +307,12 @@ def test_one_point_each_and_float32():
     assert pvm.match(np.array([[1.0]], dtype=np.float32), np.array([[2.5]], dtype=np.float32), 1.0).pv == 1
 
 
-def test_benchmark_runs(capsys):
+def test_benchmark_runs(capsys, one_call):
     import json
 
     from experiments import benchmark
 
-    benchmark.main(["matching", "--quick", "--json"])
+    benchmark.main(["matching", "--quick", "--repeats", "1", "--json"])
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert {row["row"] for row in rows} == {"versions", "dense", "sparse", "curve", "radii", "bottleneck", "draws"}
     dense = next(row for row in rows if row["row"] == "dense")

@@ -130,7 +130,7 @@ _METRICS = ["euclidean", "cityblock", "chebyshev", 3.0, np.array([[2.0, 0.5], [0
 
 
 @pytest.mark.parametrize("size", ["small", "tiny", "large"])
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(
     seed=st.integers(0, 2**32 - 1),
     sizes=st.tuples(st.integers(1, 24), st.integers(1, 24)),

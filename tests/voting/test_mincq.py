@@ -302,11 +302,11 @@ def test_leading_rows_are_taken_where_they_are_enough() -> None:
     reference = whole(factor)
     # Traced, a factor is taken whole.
     np.testing.assert_array_equal(reference.status, pvm.Status.SOLVED)
-    for chosen in (slice(0, 2), slice(2, 4), slice(0, 4)):
+    for chosen in ([0, 1, 0, 1], [2, 3, 2, 3], [0, 1, 2, 3]):
         found = inside(margins[chosen])
         np.testing.assert_array_equal(found.status, pvm.Status.SOLVED)
         assert np.max(np.asarray(found.kkt_residual)) < 1e-9
-        np.testing.assert_allclose(found.c_bound, reference.c_bound[chosen], rtol=0, atol=1e-9)
+        np.testing.assert_allclose(found.c_bound, reference.c_bound[np.array(chosen)], rtol=0, atol=1e-9)
     for margin, bound in zip(margins, reference.c_bound):
         alone = pvm.mincq(votes, labels, margin)
         assert float(alone.kkt_residual) < 1e-9

@@ -43,7 +43,7 @@ def check(count: int, voters: int, seeds: range) -> None:
 
 
 def test_a_sample_of_every_kind_is_solved() -> None:
-    check(40, 60, range(2))
+    check(40, 60, range(1))
 
 
 @pytest.mark.long
