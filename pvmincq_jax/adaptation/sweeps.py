@@ -95,6 +95,7 @@ class Sweep(NamedTuple):
       ratio: the share of +1, or the shares of the classes ``[c]``, that the target is taken to have; None for those of
         ``source_labels``.
       shift: what has changed, where a fit asked for it, a `pvmincq_jax.Shift`; else None.
+      classes: how many the task has.
     """
 
     radii: np.ndarray
@@ -123,6 +124,7 @@ class Sweep(NamedTuple):
     transports: tuple[Transport, ...] = ()
     ratio: Any = None
     shift: Any = None
+    classes: int = 2
 
     def __repr__(self) -> str:
         """In a few lines."""
@@ -307,6 +309,7 @@ def learn_sweep(task: LearningTask, options: GridOptions, source_labels: np.ndar
         voter_mask=masks[0],
         voter_counts=counts,
         source_labels=source_labels,
+        classes=max(classes, 2),
         **named,
     )
 

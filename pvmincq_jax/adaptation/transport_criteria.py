@@ -17,8 +17,8 @@ __all__ = ["class_distance", "flip_penalty", "matching_penalty", "transport_crit
 _SHARES, _APART, _LEAST_CUT = 8, 0.3, 0.01
 # The most that the distance counts for: with four squares of at most 1, single precision does not overflow.
 _FAR = 50
-# The part of a class's matches that a map must have, and the part of the target's spread that moved points must keep.
-_MATCHED, _COLLAPSED = 0.5, 0.25
+# The part of the target's spread that moved points must keep.
+_COLLAPSED = 0.25
 # Points that mean distances are taken from.
 _FEW = 500
 
@@ -87,10 +87,14 @@ def class_distance(sweep: Sweep) -> np.ndarray:
 def matching_penalty(sweep: Sweep) -> np.ndarray:
     """What each map of a grid costs, before any vote.
 
-    PV for a matching, beyond what unequal sizes make of PV, and 0 where nobody is matched. Infinite for a map that
-    leaves a class, or most points, out: one with less than half of the matches that a class has elsewhere in the grid;
-    and for one whose points have collapsed, to less than a quarter of the target's mean distance between two points.
-    What such a map leaves of the source says nothing of the rest. If there are no others, none is left out.
+    PV for a matching, beyond what unequal sizes make of PV, and 0 where nobody is matched. Of c > 2 classes, each
+    against the rest, PV / c: the share of the points that are of one class and unmatched, in the mean; its gap and risk
+    are shares of one class, too. Few and close pairs are then worth their price.
+
+    Infinite for a map that leaves a class, or most points, out: one with less than 1 / c of the matches that a class
+    has elsewhere in the grid, half of them for two classes; and for one whose points have collapsed, to less than a
+    quarter of the target's mean distance between two points. What such a map leaves of the source says nothing of the
+    rest. If there are no others, none is left out.
 
     Not in the paper.
 
@@ -111,10 +115,10 @@ def matching_penalty(sweep: Sweep) -> np.ndarray:
     weights = np.stack([np.asarray(one.weights) for one in sweep.transports])
     sides = np.stack([np.sum(weights, axis=1, where=sweep.source_labels * sign > 0) for sign in (1, -1)])
     most = np.max(sides, axis=1, where=matched, initial=np.finfo(float).tiny, keepdims=True)
-    whole = np.all(sides >= _MATCHED * most, axis=0)
+    whole = np.all(sides >= most / sweep.classes, axis=0)
     size = _COLLAPSED * _mean_distance(sweep.target)
     kept = np.array([_mean_distance(one.moved, one.weights) >= size for one in sweep.transports])
-    prices = np.where(matched, np.asarray(sweep.pv) - least, 0.0)
+    prices = np.where(matched, np.asarray(sweep.pv) - least, 0.0) / (sweep.classes if sweep.classes > 2 else 1)
     able = ~matched | (whole & kept)
     return np.where(able, prices, np.inf) if np.any(able) else prices
 

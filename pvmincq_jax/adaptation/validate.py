@@ -20,6 +20,7 @@ from pvmincq_jax.adaptation.transport_sweeps import (
     compile_on_moved,
     transport_sweep,
 )
+from pvmincq_jax.voting.centers import MOST_VOTERS
 from pvmincq_jax.voting.families import family_grid
 
 __all__ = ["ValidatedFit", "fit_mincq_validated", "fit_transport_validated", "fit_validated"]
@@ -30,6 +31,8 @@ Ratio = float | Sequence[float] | Literal["source", "estimated"]
 _MAPS = ("radii", "include_identity", "match_moments")
 # So many maps a grid has as a rule, at least.
 _MAPS_AT_LEAST = 12
+# With more classes than so many, fewer voters: there are as many programs as classes.
+_CLASSES = 5
 # A class of a smaller share than this has vanished: where more than the ratio has changed, that is no estimate.
 _VANISHED = 0.02
 # Nor is a class left without any weight.
@@ -183,6 +186,7 @@ def fit_transport_validated(
       top_fraction: of the grid that votes, see `pvmincq_jax.committee`; None for the best point alone.
       **grid: radii, margins, gammas, seed, voters, most_voters, radius_unit, margin_unit, metric, solver, mesh,
         progress, include_identity, match_moments, equal_sizes and source_weights, as in `pvmincq_jax.transport_sweep`.
+        Of c > 5 classes 5 / c of ``most_voters`` sit on points.
 
     Returns: a `ValidatedFit`; its model is made of votes that the sweep has.
 
@@ -206,7 +210,10 @@ def fit_transport_validated(
     plain = isinstance(metric, str) and metric == "euclidean" and all(grid.get(name) is None for name in _MAPS)
     shift = detect_shift(*task, seed=seed) if plain and criterion is transport_criterion else None
     shares = _target_shares(ratio, shift, task, seed)
-    given: Any = grid | {"draws": draw_count(draws, 64, max(len(np.asarray(one)) for one in (source, target)))}
+    classes = np.unique(np.asarray(source_labels)).size
+    most = grid.get("most_voters", MOST_VOTERS)
+    few = {"most_voters": max(1, most * _CLASSES // max(classes, _CLASSES))} if isinstance(most, int) else {}
+    given: Any = grid | few | {"draws": draw_count(draws, 64, max(len(np.asarray(one)) for one in (source, target)))}
     if shares is not None:
         given["ratio"] = float(shares[1]) if len(shares) == 2 else shares
     if shift is not None and shift.weights is not None:

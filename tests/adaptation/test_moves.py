@@ -148,6 +148,22 @@ def test_maps_that_leave_a_class_out_or_collapse_cannot_win():
     assert np.all(np.isfinite(pvm.transport_criterion(alone)))
 
 
+def test_few_pairs_are_worth_their_price_among_more_classes():
+    rng = np.random.default_rng(8)
+    source, labels = blobs(rng, 20, 20)
+    radii = pvm.grid_radii(source, source + 0.5, [0.6, 0.2, 0.0], "pv")
+    found = pvm.transport_sweep(source, labels, source + 0.5, **FEW | {"draws": 64}, radii=radii)
+    weights = np.stack([np.asarray(one.weights) for one in found.transports])
+    matches = np.stack([weights[:, labels > 0].sum(axis=1), weights[:, labels < 0].sum(axis=1)])
+    share = np.min(matches / matches.max(axis=1, keepdims=True), axis=0)
+    for classes in (2, 3, 5, 10):
+        paid = found.pv / (classes if classes > 2 else 1)
+        expected = np.where(share >= 1 / classes, paid, np.inf)
+        np.testing.assert_allclose(matching_penalty(found._replace(classes=classes)), expected, atol=1e-12)
+    assert share[0] < 0.5
+    assert np.isfinite(matching_penalty(found._replace(classes=10))).all()
+
+
 def test_class_distance_is_made_of_scipy_s():
     rng = np.random.default_rng(9)
     source, labels = blobs(rng, 25, 35, dimensions=1)

@@ -205,6 +205,22 @@ def test_a_subspace_in_which_nothing_has_changed(mirrored):
     assert contradicted(shift, -truth)
 
 
+def test_few_points_are_not_trusted_to_say_that_nothing_has_changed():
+    stayed = []
+    for points, level in ((40, 0.2), (100, 0.05)):
+        for seed in range(8):
+            rng = np.random.default_rng(seed)
+            source, labels, target = gaussian_task(rng, [points // 2] * 2, [points // 2] * 2, 0.5)
+            found = pvm.detect_shift(source, labels, target)
+            stayed.append(found.kind == "ratio")
+            if stayed[-1]:
+                assert min(found.p_value, found.label_shift.p_value) > level
+            if found.kind == "move":
+                assert min(found.p_value, found.label_shift.p_value) <= level
+    assert any(stayed)
+    assert not all(stayed)
+
+
 def test_what_detect_shift_finds_does_not_depend_on_the_rows(mirrored):
     source, labels, target, _, shift = mirrored
     rows, columns = (np.random.default_rng(seed).permutation(len(source)) for seed in (0, 1))
