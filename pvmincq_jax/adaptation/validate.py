@@ -87,7 +87,8 @@ def fit_validated(
       draws: matchings per fold and radius. None for 16, and fewer from 3 000 points on: down to a quarter at four times
         as many.
       **grid: radii, margins, gammas, folds, seed, voters, centers, most_voters, radius_unit, margin_unit, metric,
-        solver, mesh and progress, as in `pvmincq_jax.sweep`, but for ``folds``, which is None unless given.
+        solver, mesh, progress and source_weights, as in `pvmincq_jax.sweep`, but for ``folds``, which is None unless
+        given.
 
     Returns: a `ValidatedFit`.
 
@@ -113,7 +114,7 @@ def fit_mincq_validated(
     Args:
       points, labels: ``[m, d]``, and ``[m]`` in {-1, +1}, or numbers from 0 on of more than two classes.
       criterion: as in `fit_validated`.
-      **grid: margins, gammas, folds, seed, voters, most_voters and margin_unit, as in
+      **grid: margins, gammas, folds, seed, voters, most_voters, margin_unit and sample_weights, as in
         `pvmincq_jax.adaptation.label.mincq_sweep`.
 
     Returns: a `ValidatedFit`; its radius is 0.
@@ -174,7 +175,8 @@ def fit_transport_validated(
         and no unlabelled sample tells them apart.
       top_fraction: of the grid that votes, see `pvmincq_jax.committee`; None for the best point alone.
       **grid: radii, margins, gammas, seed, voters, most_voters, radius_unit, margin_unit, metric, solver, mesh,
-        progress, include_identity, match_moments, equal_sizes and source_weights, as in `pvmincq_jax.transport_sweep`.
+        progress, include_identity, match_moments, equal_sizes, identity_weights and source_weights, as in
+        `pvmincq_jax.transport_sweep`. Source weights say nothing of what has changed.
 
     Returns: a `ValidatedFit`; its model is made of votes that the sweep has.
 
@@ -196,13 +198,13 @@ def fit_transport_validated(
     if shares is not None:
         given["ratio"] = float(shares[1]) if len(shares) == 2 else shares
     if shift is not None and shift.weights is not None:
-        given["source_weights"] = shift.weights if shares is None else class_weights(source_labels, shares)
+        given["identity_weights"] = shift.weights if shares is None else class_weights(source_labels, shares)
     figures = transport_sweep(*task, **given)
     scores = scores_of(figures, criterion)
     choice = choose(figures, scores)
     if shift is not None and shift.map is not None and contradicted(shift, figures.target_values[choice.grid_index]):
         maps = {"metric": shift.map.mahalanobis, "include_identity": False, "match_moments": False}
-        figures = transport_sweep(*task, **given | maps | {"source_weights": None})
+        figures = transport_sweep(*task, **given | maps | {"identity_weights": None})
         scores = scores_of(figures, criterion)
         choice = choose(figures, scores)
     model = model_at(figures, choice.grid_index) if top_fraction is None else committee(figures, scores, top_fraction)
