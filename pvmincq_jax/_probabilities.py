@@ -25,8 +25,8 @@ def _logits(votes: np.ndarray) -> np.ndarray:
 def probability_scale(votes: np.ndarray, labels: np.ndarray, weights: np.ndarray) -> float:
     """The a of least log loss of softmax(a f) on a labelled sample: Platt's scaling, without an offset.
 
-    A label l is a share t = (1 + l) / 2 of its class, smoothed as in Platt's to (n t + 1) / (n + c), with n points to a
-    class on average: a sample without a wrong vote would else have no finite scale.
+    A label l is a share t = (1 + l) / 2 of its class, smoothed as in Platt's to (n t + 2 / c) / (n + 2), where a class
+    has n points on average: a sample without a wrong vote would else have no finite scale.
 
     Args:
       votes: ``[m]``, or ``[m, c]`` of more than two classes.
@@ -48,7 +48,7 @@ def probability_scale(votes: np.ndarray, labels: np.ndarray, weights: np.ndarray
     shares = (1 + (np.stack([-labels, labels], axis=1) if labels.ndim == 1 else labels.T)) / 2
     classes = shares.shape[1]
     count = np.sum(weights > 0) / classes
-    targets = (weights / np.sum(weights))[:, None] * (count * shares + 1) / (count + classes)
+    targets = (weights / np.sum(weights))[:, None] * (count * shares + 2 / classes) / (count + 2)
 
     def loss(power: float) -> float:
         return -float(np.sum(targets * log_softmax(np.exp(power) * logits, axis=1)))

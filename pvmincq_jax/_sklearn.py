@@ -168,7 +168,7 @@ class VoteClassifier(ClassifierMixin, BaseEstimator):
         options |= {"sample_weights": task.weights, "criterion": named_criterion(criterion)}
         return fit_mincq_validated(task.source, task.labels, **options)
 
-    def _learnt(self, fit: ValidatedFit) -> None:
+    def _learnt(self, fit: ValidatedFit, single: bool) -> None:
         """Names the results that all classifiers have."""
         model = fit.model._replace(classes=ClassNames(self.classes_.tolist()))
         self.model_, self.choice_, self.sweep_ = model, fit.choice, fit.sweep if self.keep_sweep else None
@@ -179,8 +179,18 @@ class VoteClassifier(ClassifierMixin, BaseEstimator):
         self.margin_, self.mu_max_ = number(model.margin), number(model.mu_max)
         self.margin_fraction_ = None if self.mu_max_ is None else self.margin_ / self.mu_max_
         self.c_bound_, self.kkt_residual_ = number(model.c_bound), number(model.kkt_residual)
-        votes = decision(model, fit.sweep.learning_points(fit.choice.grid_index[0]))
-        self.probability_scale_ = probability_scale(votes, np.asarray(model.labels), np.asarray(model.label_weights))
+        labels, weights = np.asarray(model.labels), np.asarray(model.label_weights)
+        self.probability_scale_ = probability_scale(self._known_votes(fit, single), labels, weights)
+
+    @staticmethod
+    def _known_votes(fit: ValidatedFit, single: bool) -> np.ndarray:
+        """Votes at the points learnt from ``[m]`` or ``[m, c]``; with one domain, of votes learnt without their fold."""
+        r, g, k = fit.choice.grid_index
+        if not single or fit.sweep.source_values is None:
+            return decision(fit.model, fit.sweep.learning_points(r))
+        values = fit.sweep.source_values[..., r, g, k, :]
+        # By how much a class is behind the best one, in units of a margin: but for a constant, its vote.
+        return values if values.ndim == 1 else np.minimum(values, 0.0).T * np.min(fit.model.margin)
 
     def _one_domain(self, X: Any, y: Any, sample_weight: Any) -> Domains:
         """Checks a sample of one domain, and learns the names of features and classes."""
@@ -250,9 +260,10 @@ class VoteClassifier(ClassifierMixin, BaseEstimator):
         """Probabilities of the classes: p = 1 / (1 + exp(-a f(x))), or softmax(a f(x)) of the votes of c > 2 classes.
 
         The scale a, ``probability_scale_``, has the least log loss on the points that the vote learnt from: target
-        points with the labels that they were given, or moved source points with their own. No target label is read, so
-        that it is right as far as these labels are. The most probable class is the one predicted; no probability is
-        0 or 1. See `predict_gibbs` for the reading of the PAC-Bayes theory.
+        points with the labels that they were given, or moved source points with their own; with one domain and
+        something to choose, by votes that were learnt without their fold. No target label is read, so that it is right
+        as far as these labels are. The most probable class is the one predicted; no probability is 0 or 1. See
+        `predict_gibbs` for the reading of the PAC-Bayes theory.
 
         Args:
           X, sample_domain: as in `decision_function`.
@@ -384,7 +395,7 @@ class AdaptedClassifier(VoteClassifier):
         except UnlabelledClass as error:
             raise UnlabelledClass(error.numbers, self.classes_.tolist()) from error
         model = fit.model
-        self._learnt(fit)
+        self._learnt(fit, task.single)
         self.adapted_, self.shift_ = fit.adapted and not task.single, fit.shift
         self.criterion_ = fit.choice.scores
         self.source_, self.source_labels_, self.target_ = task.source, task.labels, task.target

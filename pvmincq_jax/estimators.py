@@ -123,7 +123,7 @@ class MinCqClassifier(VoteClassifier):
         """
         task = self._one_domain(X, y, sample_weight)
         fit = self._fit_one_domain(task, "rs", self.folds)
-        self._learnt(fit)
+        self._learnt(fit, task.single)
         self.cv_risk_ = fit.choice.scores[0]
         self.gammas_, self.margins_ = None if np.isnan(fit.sweep.gammas[0]) else fit.sweep.gammas, fit.sweep.margins
         return self

@@ -43,8 +43,9 @@ def adapted(both):
 @pytest.mark.parametrize(
     "classifier",
     [
-        # Few voters: the checks come in many sizes, and each would have a program of its own.
-        pytest.param(MinCqClassifier(most_voters=30), id="MinCq"),
+        # Few voters: the checks come in many sizes, and each would have a program of its own. That of class weights has
+        # 50 points, each of which needs its voter.
+        pytest.param(MinCqClassifier(most_voters=50), id="MinCq"),
         pytest.param(PVMinCqClassifier(most_voters=30), id="PVMinCq"),
         pytest.param(PVTransportClassifier(most_voters=30, keep_sweep=False), id="PVTransport"),
         pytest.param(MinCqClassifier("stumps"), id="stumps", marks=pytest.mark.long),

@@ -85,7 +85,9 @@ def test_the_source_risk_weighs_the_points_of_a_fold(task):
     for fold in range(3):
         kept = folds != fold
         model = MinCqClassifier(stumps, margin=0.2).fit(task.source[kept], task.source_labels[kept], heavy[kept])
-        wrong = (votes[~kept] @ model.weights_) * task.source_labels[~kept] <= 0
+        values = votes[~kept] @ model.weights_
+        np.testing.assert_allclose(figures.source_values[0, 0, 0, ~kept], values, atol=1e-7 * model.margin_)
+        wrong = values * task.source_labels[~kept] <= 0
         assert figures.source_risk[fold, 0, 0, 0] == pytest.approx(np.average(wrong, weights=heavy[~kept]), abs=1e-12)
 
 

@@ -95,6 +95,7 @@ class Sweep(NamedTuple):
       ratio: the share of +1, or the shares of the classes ``[c]``, that the target is taken to have; None for those of
         ``source_labels``.
       source_weights: of the source points, of mean 1 ``[m_s]``.
+      source_values: on each source point, of the vote learnt without its fold ``[r, g, k, m_s]``*; None without folds.
       shift: what has changed, where a fit asked for it, a `pvmincq_jax.Shift`; else None.
     """
 
@@ -124,6 +125,7 @@ class Sweep(NamedTuple):
     transports: tuple[Transport, ...] = ()
     ratio: Any = None
     source_weights: np.ndarray | float = 1.0
+    source_values: np.ndarray | None = None
     shift: Any = None
 
     def __repr__(self) -> str:
@@ -141,7 +143,8 @@ class Sweep(NamedTuple):
             fields |= {name: getattr(self, name)[:, number] for name in ("source_risk", "fold_kkt_residual")}
             labels = tuple(one._replace(labels=one.labels[number]) for one in self.self_labels)
             ratio = None if self.ratio is None else float(self.ratio[number])
-            views.append(self._replace(**fields, self_labels=labels, ratio=ratio))
+            values = None if self.source_values is None else self.source_values[number]
+            views.append(self._replace(**fields, self_labels=labels, ratio=ratio, source_values=values))
         return tuple(views)
 
     @property
@@ -277,10 +280,12 @@ def learn_sweep(task: LearningTask, options: GridOptions, source_labels: np.ndar
     on_target = values("target", slice(1))
     on_points = on_target if task.target is task.points[0] else values("points", slice(1))
     risk = _risks(on_points, labels[0][:, None, None], weights[0][:, None, None])
-    source_risk = np.empty((*axes[:2], 0, classes, len(margins)), risk.dtype)
+    source_risk, source_values = np.empty((*axes[:2], 0, classes, len(margins)), risk.dtype), None
     if folds > 1:
         held_out = ~task.learning[1:, None] * source_weights
-        source_risk = _risks(values("source", slice(1, None)), np.atleast_2d(source_labels), held_out)
+        on_source = values("source", slice(1, None))
+        source_risk = _risks(on_source, np.atleast_2d(source_labels), held_out)
+        source_values = np.sum(on_source, axis=2, where=~task.learning[1:, None, None], keepdims=True)
 
     def whole(field: np.ndarray) -> np.ndarray:
         """``[r, g, f, c, ...]`` of all folds together, classes first; or without classes if there are two."""
@@ -315,6 +320,7 @@ def learn_sweep(task: LearningTask, options: GridOptions, source_labels: np.ndar
         voter_counts=counts,
         source_labels=source_labels,
         source_weights=source_weights,
+        source_values=None if source_values is None else whole(source_values),
         **named,
     )
 
