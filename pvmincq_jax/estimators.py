@@ -16,6 +16,7 @@ import numpy as np
 
 from pvmincq_jax._sklearn import (
     AdaptedClassifier,
+    ClassWeight,
     Domains,
     Given,
     VoteClassifier,
@@ -48,6 +49,9 @@ class MinCqClassifier(VoteClassifier):
       most_voters: how many kernels at most; see `pvmincq_jax.pv_mincq`.
       folds: of the cross-validation that chooses what is not given; fewer if the smallest class has fewer points. None
         for 5, or 2 with more than two classes. Ties go to the smallest gamma, then to the largest margin.
+      class_weight: weights of the classes, which multiply those of their points: a dictionary from class to weight,
+        "balanced" for m / (2 m_class), or None. More than two classes are balanced in any case: by number, before
+        weights count.
       random_state: of the folds: a seed, a `numpy.random.RandomState`, or None.
       keep_sweep: whether the whole grid stays with the classifier, and is pickled with it.
 
@@ -64,6 +68,7 @@ class MinCqClassifier(VoteClassifier):
         their margins.
       mu_max_: the largest margin that the sample allows.
       c_bound_: the C-bound on the training sample.
+      probability_scale_: of `predict_proba`.
       kkt_residual_: how far the weights are from optimal, relative.
       choice_, sweep_: the chosen point and all figures, a `pvmincq_jax.Choice` and a `pvmincq_jax.Sweep`; the sweep is
         None without ``keep_sweep``.
@@ -91,6 +96,7 @@ class MinCqClassifier(VoteClassifier):
         margin_unit: MarginUnit = "fraction",
         most_voters: int = MOST_VOTERS,
         folds: int | None = None,
+        class_weight: ClassWeight = None,
         random_state: Any = 0,
         keep_sweep: bool = True,
     ) -> None:
@@ -101,21 +107,23 @@ class MinCqClassifier(VoteClassifier):
         self.margin_unit = margin_unit
         self.most_voters = most_voters
         self.folds = folds
+        self.class_weight = class_weight
         self.random_state = random_state
         self.keep_sweep = keep_sweep
 
-    def fit(self, X: Any, y: Any) -> "MinCqClassifier":
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "MinCqClassifier":
         """Learns the vote.
 
         Args:
           X: points ``[m, d]``, dense.
           y: labels ``[m]`` of two classes or more.
+          sample_weight: ``[m]``, of the points in MinCq and in the risk on a fold; a row of weight 0 is left out.
 
         Returns: the classifier itself.
         """
-        task = self._one_domain(X, y)
+        task = self._one_domain(X, y, sample_weight)
         fit = self._fit_one_domain(task, "rs", self.folds)
-        self._learnt(fit)
+        self._learnt(fit, task.single)
         self.cv_risk_ = fit.choice.scores[0]
         self.gammas_, self.margins_ = None if np.isnan(fit.sweep.gammas[0]) else fit.sweep.gammas, fit.sweep.margins
         return self
@@ -129,7 +137,8 @@ class PVMinCqClassifier(AdaptedClassifier):
     given are chosen without target labels.
 
     `fit` takes both domains in one array with ``sample_domain`` (0 or above: source, below 0: target), as skada does;
-    `fit_domains` takes them apart, as ADAPT does. Several sources, or several targets, are pooled. Labels of target
+    `fit_domains` takes them apart, as ADAPT does, and `fit_target` adapts a fitted source to another target. Several
+    sources, or several targets, are pooled. Labels of target
     rows are never read: they may be anything. **Without any domain information the data is one domain**: every point is
     its own match, PV is 0, the radius plays no part, and the vote is that of `MinCqClassifier`.
 
@@ -156,6 +165,7 @@ class PVMinCqClassifier(AdaptedClassifier):
       metric: of the matching, see `pvmincq_jax.match`.
       folds: of the source, for the source risk; fewer if the smallest class has fewer points. None for 5, or 2 with
         more than two classes.
+      class_weight: as in `MinCqClassifier`.
       random_state: of folds and matchings: a seed, a `numpy.random.RandomState`, or None.
       keep_sweep: whether the whole grid stays with the classifier, and is pickled with it.
 
@@ -165,8 +175,8 @@ class PVMinCqClassifier(AdaptedClassifier):
         class weighs as much as all others together, and one radius, gamma and margin for all; labels and weights below
         have c rows, and mu, mu_max, C-bound and residual are ``[c]``.
       n_features_in_: d; and ``feature_names_in_`` where the features have names.
-      source_, source_labels_: the source sample as it was learnt from ``[m_s, d]``; labels ``[m_s]``
-        are -1 and +1, or numbers of more than two classes.
+      source_, source_labels_, source_weights_: the source sample as it was learnt from, without rows of weight 0
+        ``[m_s, d]``; labels ``[m_s]`` are -1 and +1, or numbers of more than two classes.
       target_: the target sample ``[m_t, d]``.
       pairs_: who carried its label to whom: rows of ``source_``, rows of ``target_``, share of the draws.
       pv_: the perturbed variation at the radius.
@@ -181,6 +191,7 @@ class PVMinCqClassifier(AdaptedClassifier):
       choice_: the chosen point, a `pvmincq_jax.Choice`.
       sweep_: all figures of the grid, a `pvmincq_jax.Sweep`; None without ``keep_sweep``.
       c_bound_: of the vote on the points that it learnt from.
+      probability_scale_: of `predict_proba`.
       kkt_residual_: how far the weights are from optimal, relative.
       weights_: of the voters ``[n]``, or ``[c, n]``, each row scaled to the smallest of the classes' margins.
       centers_: of Gaussian kernels ``[n, d]``, or None.
@@ -222,6 +233,7 @@ class PVMinCqClassifier(AdaptedClassifier):
         most_voters: int = MOST_VOTERS,
         metric: Metric = "euclidean",
         folds: int | None = None,
+        class_weight: ClassWeight = None,
         random_state: Any = 0,
         keep_sweep: bool = True,
     ) -> None:
@@ -238,6 +250,7 @@ class PVMinCqClassifier(AdaptedClassifier):
         self.most_voters = most_voters
         self.metric = metric
         self.folds = folds
+        self.class_weight = class_weight
         self.random_state = random_state
         self.keep_sweep = keep_sweep
 
@@ -265,7 +278,8 @@ class PVTransportClassifier(AdaptedClassifier):
 
     Args:
       radius: of the matching; a number, a list to choose from, or None: see `pvmincq_jax.transport_sweep`.
-      margin, gamma, radius_unit, margin_unit, voters, metric, random_state, keep_sweep: as in `PVMinCqClassifier`.
+      margin, gamma, radius_unit, margin_unit, voters, metric, class_weight, random_state, keep_sweep: as in
+        `PVMinCqClassifier`.
       draws: how many random maximum matchings are averaged. None for 64, and fewer from 750 points on: down to a
         quarter at four times as many.
       criterion: what is minimised over the grid: None for `pvmincq_jax.transport_criterion`, or a function from a
@@ -317,6 +331,7 @@ class PVTransportClassifier(AdaptedClassifier):
         voters: VoterKind = "rbf",
         most_voters: int = MOST_VOTERS,
         metric: Metric = "euclidean",
+        class_weight: ClassWeight = None,
         random_state: Any = 0,
         keep_sweep: bool = True,
         match_moments: bool | None = None,
@@ -335,6 +350,7 @@ class PVTransportClassifier(AdaptedClassifier):
         self.voters = voters
         self.most_voters = most_voters
         self.metric = metric
+        self.class_weight = class_weight
         self.random_state = random_state
         self.keep_sweep = keep_sweep
         self.match_moments = match_moments

@@ -16,7 +16,7 @@ from typing import Any, Literal
 import numpy as np
 
 from pvmincq_jax._checks import check_count
-from pvmincq_jax._sklearn import seed_of, signs, source_rows
+from pvmincq_jax._sklearn import seed_of, signs, source_rows, taken
 from pvmincq_jax.baselines.resampling import reverse_validation
 from pvmincq_jax.matching.matching import perturbed_variation
 from pvmincq_jax.matching.space import Metric
@@ -62,9 +62,7 @@ def _split(X: Any, y: Any, sample_domain: Any) -> tuple[np.ndarray, np.ndarray, 
         raise ValueError(
             f"y must have one entry per row of X ({len(x)}), whatever it is for target rows; its shape is {np.shape(y)}"
         )
-    # Taken out first: in one array, text or NaN in target rows would turn the source's labels into text or floats.
-    known = [label for label, kept in zip(y, source) if kept] if isinstance(y, list | tuple) else np.asarray(y)[source]
-    labels = column_or_1d(known, warn=True)
+    labels = column_or_1d(taken(y, source), warn=True)
     return x, domain, source, np.array(labels.tolist()) if labels.dtype == object else labels
 
 

@@ -43,19 +43,22 @@ def adapted(both):
 @pytest.mark.parametrize(
     "classifier",
     [
-        # Few voters: the checks come in many sizes, and each would have a program of its own.
-        pytest.param(MinCqClassifier(most_voters=30), id="MinCq"),
+        # Few voters: the checks come in many sizes, and each would have a program of its own. That of class weights has
+        # 50 points, each of which needs its voter.
+        pytest.param(MinCqClassifier(most_voters=50), id="MinCq"),
         pytest.param(PVMinCqClassifier(most_voters=30), id="PVMinCq"),
         pytest.param(PVTransportClassifier(most_voters=30, keep_sweep=False), id="PVTransport"),
         pytest.param(MinCqClassifier("stumps"), id="stumps", marks=pytest.mark.long),
     ],
 )
 def test_scikit_learn_s_own_checks(classifier, one_gamma):
-    results = check_estimator(classifier, on_skip=None)
+    # Voters sit on points, and folds are dealt row by row: repeated rows are more voters, and other folds.
+    unlike = {"check_sample_weight_equivalence_on_dense_data": "repeated rows are more voters and other folds"}
+    results = check_estimator(classifier, on_skip=None, expected_failed_checks=unlike)
     assert len(results) > 50
     status = {result["check_name"]: result["status"] for result in results}
-    assert {name for name, one in status.items() if one != "passed"} <= {"check_array_api_input"}
-    assert "check_classifiers_classes" in status
+    assert {name for name, one in status.items() if one != "passed"} <= {"check_array_api_input", *unlike}
+    assert {"check_classifiers_classes", "check_sample_weights_shape", "check_class_weight_classifiers"} <= {*status}
 
 
 def test_two_domains_are_the_library_s_own_fit(task):
@@ -194,8 +197,8 @@ def test_the_class_ratio_of_the_target_may_be_given():
     assert told.score(target, truth) == 1
 
 
-def test_probabilities_are_those_of_the_gibbs_classifier(task, adapted):
-    values, probabilities = adapted.decision_function(task.test), adapted.predict_proba(task.test)
+def test_the_gibbs_reading_is_that_of_the_gibbs_classifier(task, adapted):
+    values, probabilities = adapted.decision_function(task.test), adapted.predict_gibbs(task.test)
     np.testing.assert_allclose(probabilities, np.stack([1 - values, 1 + values], axis=1) / 2, atol=1e-15)
     # The Gibbs risk is the mean probability of the wrong class.
     labels = task.test_labels

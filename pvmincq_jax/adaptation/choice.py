@@ -8,7 +8,7 @@ import numpy as np
 from pvmincq_jax._types import MarginUnit, brief
 from pvmincq_jax.adaptation.model import PVMinCq, decision, margins_at, model_at
 from pvmincq_jax.adaptation.sweeps import Sweep
-from pvmincq_jax.voting.classes import balance_classes
+from pvmincq_jax.voting.classes import balance_classes, mean_weights
 from pvmincq_jax.voting.families import JoinedVoters
 
 __all__ = ["Choice", "choose", "committee"]
@@ -179,7 +179,9 @@ def _committee_model(sweep: Sweep, row: int, voters: Any, weights: np.ndarray) -
     sample, two = sweep.self_labels[row], len(weights) == 1
     labels = np.atleast_2d(sample.labels)
     heavy = np.broadcast_to(sample.weights, labels.shape)
-    learnt = (labels, heavy) if two else balance_classes(labels, heavy)
+    learnt = labels, heavy
+    if not two:
+        learnt = balance_classes(labels, heavy, mean_weights(sweep.source_labels, sweep.source_weights))
     shares = learnt[1] / np.sum(learnt[1], axis=1, keepdims=True)
     values = decision(SimpleNamespace(voters=voters, weights=weights), sweep.learning_points(row)).T
     margin, second = np.sum(shares * learnt[0] * values, axis=1), np.sum(shares * values**2, axis=1)

@@ -15,7 +15,15 @@ from pvmincq_jax._progress import Progress, progress_bar
 from pvmincq_jax._samples import check_folds, everybody_and_folds
 from pvmincq_jax._types import ArrayLike, MarginUnit, RadiusUnit
 from pvmincq_jax.adaptation.model import PVMinCq, learn_at
-from pvmincq_jax.adaptation.sweeps import GridOptions, LearningTask, Sweep, compile_for, learn_sweep, read_classes
+from pvmincq_jax.adaptation.sweeps import (
+    GridOptions,
+    LearningTask,
+    Sweep,
+    compile_for,
+    learn_sweep,
+    read_classes,
+    read_weights,
+)
 from pvmincq_jax.matching.curve import PV_LEVELS, grid_radii
 from pvmincq_jax.matching.graph import RadiusGraph, check_reach, space_graph
 from pvmincq_jax.matching.matching import ExpectedMatching, MatchingDraws, draw_matchings
@@ -119,6 +127,7 @@ def sweep(
     solver: Solver = "interior_point",
     mesh: jax.sharding.Mesh | None = None,
     progress: Progress = None,
+    source_weights: ArrayLike | None = None,
 ) -> Sweep:
     """Learns PV-MinCq at every point of a grid, on all folds but one and on the whole, without target labels.
 
@@ -142,6 +151,8 @@ def sweep(
       mesh: a `jax.sharding.Mesh`; folds, radii and gammas are split over its first axis. None for JAX's default device,
         on which threads keep all cores busy.
       progress: a bar on standard error: True, False, or None for long work at a terminal; or ``f(done, total)``.
+      source_weights: of the source points ``[m_s]``, above 0; None for 1 each. They count in R_S, and in MinCq, where a
+        label carries its weight along. They play no part in the matching, which pairs points whatever they weigh.
 
     Returns:
       A `Sweep`. Points of the grid that are infeasible or without pairs are marked by their status; it is an error if
@@ -165,14 +176,15 @@ def sweep(
     count = _fold_count(folds, labels, len(lengths) * len(margins) * len(families.values))
     options = GridOptions(families, margins, margin_unit, most_voters, count, draws, seed, solver, mesh)
     kinds = class_numbers(labels)
+    weights = read_weights("source_weights", source_weights, len(source))
     graph = check_reach(space_graph(make_space(source, target, metric, ties=kinds), float(lengths.max())))
     placed = place_voters(families.families, source, target, centers, most_voters, seed)
     learning = everybody_and_folds(source, kinds, count, seed)
     with progress_bar(progress, len(learning) * len(lengths) * (1 + len(families.values)), "sweep") as advance:
         options = options._replace(advance=advance)
         compile_for([one.family for one in placed], target, len(learning) * len(lengths), options)
-        samples = _carried_labels(graph, labels, lengths, learning, options)
-        return _learn(placed, samples, learning, (source, labels, target), lengths, options)
+        samples = _carried_labels(graph, labels, weights, lengths, learning, options)
+        return _learn(placed, samples, learning, (source, labels, target), weights, lengths, options)
 
 
 def mincq_sweep(
@@ -186,6 +198,7 @@ def mincq_sweep(
     voters: VoterKind = "rbf",
     most_voters: int = MOST_VOTERS,
     margin_unit: MarginUnit = "fraction",
+    sample_weights: ArrayLike | None = None,
 ) -> Sweep:
     """MinCq on one domain, on all folds but one and on the whole: its cross-validation (section 4).
 
@@ -194,6 +207,7 @@ def mincq_sweep(
     Args:
       points, labels: ``[m, d]``, and ``[m]`` in {-1, +1}, or numbers from 0 on of more than two classes.
       margins, gammas, folds, seed, voters, most_voters, margin_unit: as in `sweep`.
+      sample_weights: ``[m]``, above 0, in the risk and in MinCq; None for 1 each.
 
     Returns: a `Sweep` with one radius, 0.
 
@@ -206,14 +220,14 @@ def mincq_sweep(
     margins, families = check_margins(margins, margin_unit), family_grid(voters, gammas, points)
     count = _fold_count(folds, labels, len(margins) * len(families.values))
     learning = everybody_and_folds(points, class_numbers(labels), count, seed)
-    samples = []
+    weights, samples = read_weights("sample_weights", sample_weights, len(points)), []
     for kept in learning:
         rows = np.flatnonzero(kept)
         pairs = ExpectedMatching(rows, rows, np.ones(rows.size))
-        samples.append([SelfLabels(np.where(kept, labels, 0.0), kept.astype(float), 0.0, pairs)])
+        samples.append([SelfLabels(np.where(kept, labels, 0.0), kept * weights, 0.0, pairs)])
     placed = place_voters(families.families, points, points, "source", most_voters, seed)
     options = GridOptions(families, margins, margin_unit, most_voters, count, seed=seed)
-    return _learn(placed, samples, learning, (points, labels, points), np.zeros(1), options)
+    return _learn(placed, samples, learning, (points, labels, points), weights, np.zeros(1), options)
 
 
 def _fold_count(folds: int | None, labels: np.ndarray, grid: int) -> int:
@@ -225,14 +239,29 @@ def _fold_count(folds: int | None, labels: np.ndarray, grid: int) -> int:
     return max(2, min(_FOLDS if labels.ndim == 1 else _FOLDS_OF_MORE, int(sizes.min()))) if grid > 1 else 0
 
 
-def carry_class_labels(draws: MatchingDraws, labels: np.ndarray) -> SelfLabels:
-    """`pvmincq_jax.carry_labels`, or that of each class against the rest: labels ``[c, m_t]`` from ``[c, m_s]``."""
+def carry_class_labels(draws: MatchingDraws, labels: np.ndarray, weights: np.ndarray) -> SelfLabels:
+    """`pvmincq_jax.carry_labels`, or that of each class against the rest: labels ``[c, m_t]`` from ``[c, m_s]``.
+
+    A label of weight w_s counts as w_s labels: l_t = sum_s p_st w_s y_s / sum_s p_st w_s, and the latter is the weight.
+    """
     each = [carry_labels(draws, row) for row in np.atleast_2d(labels)]
-    return each[0] if labels.ndim == 1 else each[0]._replace(labels=np.stack([one.labels for one in each]))
+    carried = each[0] if labels.ndim == 1 else each[0]._replace(labels=np.stack([one.labels for one in each]))
+    if np.all(weights == 1):
+        return carried
+    source, target, shares = carried.pairs
+    heavy = np.bincount(target, shares * weights[source], len(carried.weights))
+    sums = [np.bincount(target, shares * (weights * row)[source], len(heavy)) for row in np.atleast_2d(labels)]
+    means = np.stack(sums) / np.where(heavy > 0, heavy, 1.0)
+    return carried._replace(labels=means.reshape(carried.labels.shape), weights=heavy)
 
 
 def _carried_labels(
-    graph: RadiusGraph, labels: np.ndarray, radii: np.ndarray, learning: np.ndarray, options: GridOptions
+    graph: RadiusGraph,
+    labels: np.ndarray,
+    weights: np.ndarray,
+    radii: np.ndarray,
+    learning: np.ndarray,
+    options: GridOptions,
 ) -> list[list[SelfLabels]]:
     """One matching, or mean of several, per fold and radius, all from one graph; [1 + folds][r]."""
     parts = [np.flatnonzero(kept) for kept in learning]
@@ -242,7 +271,7 @@ def _carried_labels(
         cut = graph.within(float(radius))
         for row, rows in zip(samples, parts):
             draws = draw_matchings(cut.within(cut.radius, rows), options.draws, seed=options.seed)
-            row.append(carry_class_labels(draws, labels[..., rows]))
+            row.append(carry_class_labels(draws, labels[..., rows], weights[rows]))
             options.advance(1)
     return samples
 
@@ -252,6 +281,7 @@ def _learn(
     samples: list[list[SelfLabels]],
     learning: np.ndarray,
     task: tuple[np.ndarray, np.ndarray, np.ndarray],
+    weights: np.ndarray,
     radii: np.ndarray,
     options: GridOptions,
 ) -> Sweep:
@@ -263,6 +293,6 @@ def _learn(
     ]
     families = (tuple(one.family for one in placed),) * len(radii)
     points: list[Any] = [target] * len(radii)
-    learnt = LearningTask(points, families, masks, samples, target, source, learning)
+    learnt = LearningTask(points, families, masks, samples, target, source, learning, weights)
     pv = np.array([one.pv for one in samples[0]])
     return learn_sweep(learnt, options, labels, radii=radii, pv=pv, target=target)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from pvmincq_jax._checks import are_class_numbers, check_count, read_task
+from pvmincq_jax._checks import are_class_numbers, check_count, check_sample_weights, read_task
 from pvmincq_jax._threads import core_count
 from pvmincq_jax._types import ArrayLike, MarginUnit, Status, brief
 from pvmincq_jax.adaptation.grid import Figures, Problems, VoteBlocks, compile_ahead, on_all_cores, solve_grid
@@ -20,7 +20,7 @@ from pvmincq_jax.adaptation.transport import Transport
 from pvmincq_jax.matching.selflabel import SelfLabels
 from pvmincq_jax.voting.cbound import vote_loss
 from pvmincq_jax.voting.centers import MOST_VOTERS, stack_masks
-from pvmincq_jax.voting.classes import ahead, balance_classes, one_against_rest
+from pvmincq_jax.voting.classes import ahead, balance_classes, mean_weights, one_against_rest
 from pvmincq_jax.voting.families import FamilyGrid, read_votes
 from pvmincq_jax.voting.program import Solver
 
@@ -94,6 +94,8 @@ class Sweep(NamedTuple):
       transports: where the source points moved, one per radius; empty in the form that carries labels.
       ratio: the share of +1, or the shares of the classes ``[c]``, that the target is taken to have; None for those of
         ``source_labels``.
+      source_weights: of the source points, of mean 1 ``[m_s]``.
+      source_values: on each source point, of the vote learnt without its fold ``[r, g, k, m_s]``*; None without folds.
       shift: what has changed, where a fit asked for it, a `pvmincq_jax.Shift`; else None.
       classes: how many the task has.
     """
@@ -123,6 +125,8 @@ class Sweep(NamedTuple):
     target: np.ndarray
     transports: tuple[Transport, ...] = ()
     ratio: Any = None
+    source_weights: np.ndarray | float = 1.0
+    source_values: np.ndarray | None = None
     shift: Any = None
     classes: int = 2
 
@@ -141,7 +145,8 @@ class Sweep(NamedTuple):
             fields |= {name: getattr(self, name)[:, number] for name in ("source_risk", "fold_kkt_residual")}
             labels = tuple(one._replace(labels=one.labels[number]) for one in self.self_labels)
             ratio = None if self.ratio is None else float(self.ratio[number])
-            views.append(self._replace(**fields, self_labels=labels, ratio=ratio))
+            values = None if self.source_values is None else self.source_values[number]
+            views.append(self._replace(**fields, self_labels=labels, ratio=ratio, source_values=values))
         return tuple(views)
 
     @property
@@ -167,6 +172,7 @@ class LearningTask(NamedTuple):
       target: the target points, as the families take them.
       source: the source points, as the families take them.
       learning: which of these are learnt from ``[f, m_s]``.
+      source_weights: of these in a risk ``[m_s]``, and in the samples already.
     """
 
     points: Sequence[Any]
@@ -176,6 +182,7 @@ class LearningTask(NamedTuple):
     target: Any
     source: Any
     learning: np.ndarray
+    source_weights: np.ndarray | float = 1.0
 
 
 class _Votes:
@@ -239,7 +246,10 @@ def learn_sweep(task: LearningTask, options: GridOptions, source_labels: np.ndar
     masks = stack_masks([mask for fold in task.masks for row in fold for mask in row])
     masks = masks.reshape(folds, radii, gammas, -1)
     problem_masks = np.repeat(np.moveaxis(masks, 0, 2), classes, axis=2).reshape(-1, masks.shape[-1])
-    sample = (labels, weights) if classes == 1 else balance_classes(labels, weights)
+    source_weights = np.broadcast_to(task.source_weights, source_labels.shape[-1:])
+    sample = labels, weights
+    if classes > 1:
+        sample = balance_classes(labels, weights, mean_weights(source_labels, source_weights))
     figures = solve_grid(
         lambda number: votes.learning(*map(int, np.unravel_index(number, axes)[:2])),
         Problems(problems(sample[0]), problems(sample[1]), problem_masks),
@@ -272,10 +282,12 @@ def learn_sweep(task: LearningTask, options: GridOptions, source_labels: np.ndar
     on_target = values("target", slice(1))
     on_points = on_target if task.target is task.points[0] else values("points", slice(1))
     risk = _risks(on_points, labels[0][:, None, None], weights[0][:, None, None])
-    source_risk = np.empty((*axes[:2], 0, classes, len(margins)), risk.dtype)
+    source_risk, source_values = np.empty((*axes[:2], 0, classes, len(margins)), risk.dtype), None
     if folds > 1:
-        held_out = ~task.learning[1:, None]
-        source_risk = _risks(values("source", slice(1, None)), np.atleast_2d(source_labels), held_out.astype(float))
+        held_out = ~task.learning[1:, None] * source_weights
+        on_source = values("source", slice(1, None))
+        source_risk = _risks(on_source, np.atleast_2d(source_labels), held_out)
+        source_values = np.sum(on_source, axis=2, where=~task.learning[1:, None, None], keepdims=True)
 
     def whole(field: np.ndarray) -> np.ndarray:
         """``[r, g, f, c, ...]`` of all folds together, classes first; or without classes if there are two."""
@@ -310,6 +322,8 @@ def learn_sweep(task: LearningTask, options: GridOptions, source_labels: np.ndar
         voter_counts=counts,
         source_labels=source_labels,
         classes=max(classes, 2),
+        source_weights=source_weights,
+        source_values=None if source_values is None else whole(source_values),
         **named,
     )
 
@@ -356,6 +370,22 @@ def read_classes(
     if are_class_numbers(labels):
         labels = one_against_rest(labels, int(np.max(labels)) + 1).astype(labels.dtype)
     return source, labels, target
+
+
+def read_weights(name: str, weights: ArrayLike | None, count: int) -> np.ndarray:
+    """Weights of sample points, above 0, brought to a mean of 1 ``[m]``; None for 1 each.
+
+    Example:
+      >>> read_weights("source_weights", [1, 3], 2), read_weights("source_weights", None, 2)
+      (array([0.5, 1.5]), array([1., 1.]))
+    """
+    if weights is None:
+        return np.ones(count)
+    check_sample_weights(name, weights, count)
+    values = np.asarray(weights, float)
+    if np.any(values == 0):
+        raise ValueError(f"{name} must be above 0; row {np.argmin(values)} has 0. Leave such rows out")
+    return values / np.mean(values)
 
 
 def compile_for(voters: Sequence[Any], points: np.ndarray, problems: int, options: GridOptions) -> None:

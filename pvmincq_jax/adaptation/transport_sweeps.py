@@ -11,7 +11,7 @@ folded into their point afterwards, so that a map is always one of the source as
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -20,7 +20,15 @@ from pvmincq_jax._checks import check_margins, check_positive, read_task
 from pvmincq_jax._progress import Progress, progress_bar
 from pvmincq_jax._types import ArrayLike, MarginUnit, RadiusUnit
 from pvmincq_jax.adaptation.model import PVMinCq, learn_at
-from pvmincq_jax.adaptation.sweeps import GridOptions, LearningTask, Sweep, compile_for, learn_sweep, read_classes
+from pvmincq_jax.adaptation.sweeps import (
+    GridOptions,
+    LearningTask,
+    Sweep,
+    compile_for,
+    learn_sweep,
+    read_classes,
+    read_weights,
+)
 from pvmincq_jax.adaptation.transport import Transport, barycentres, identity_transport, match_moments
 from pvmincq_jax.matching.curve import grid_radii, level_radii
 from pvmincq_jax.matching.graph import RadiusGraph, check_reach, space_graph
@@ -156,13 +164,17 @@ class _Maps:
         return ExpectedMatching(code % points, code // points, weights)
 
 
-def moved_labels(transport: Transport, labels: np.ndarray) -> SelfLabels:
-    """The labels of moved points, each as heavy as it is matched."""
-    return SelfLabels(labels, np.asarray(transport.weights), float(transport.pv), transport.pairs)
+def moved_labels(transport: Transport, labels: np.ndarray, source_weights: np.ndarray | float = 1.0) -> SelfLabels:
+    """The labels of moved points, each as heavy as it is matched, times its own weight."""
+    return SelfLabels(labels, np.asarray(transport.weights) * source_weights, float(transport.pv), transport.pairs)
 
 
 def learn_on_moved(
-    transports: Sequence[Transport], labels: np.ndarray, target: np.ndarray, options: GridOptions
+    transports: Sequence[Transport],
+    labels: np.ndarray,
+    target: np.ndarray,
+    options: GridOptions,
+    source_weights: np.ndarray | float = 1.0,
 ) -> Sweep:
     """Learns on moved points that are already there, whatever moved them.
 
@@ -171,6 +183,7 @@ def learn_on_moved(
       labels: of the source ``[m_s]``, or of each class against the rest ``[c, m_s]``.
       target: ``[m_t, d]``.
       options: of the grid, which has no folds.
+      source_weights: ``[m_s]``, or one for all.
 
     Returns: a `Sweep`.
     """
@@ -182,9 +195,9 @@ def learn_on_moved(
     ]
     voters = tuple(tuple(family for family, _ in row) for row in placed)
     masks = [[[mask for _, mask in row] for row in placed]]
-    samples = [[moved_labels(one, labels) for one in transports]]
+    samples = [[moved_labels(one, labels, source_weights) for one in transports]]
     everybody = np.ones((1, labels.shape[-1]), bool)
-    task = LearningTask(moved, voters, masks, samples, target, transports[0].source, everybody)
+    task = LearningTask(moved, voters, masks, samples, target, transports[0].source, everybody, source_weights)
     radii, pv = (np.array([float(getattr(one, name)) for one in transports]) for name in ("radius", "pv"))
     return learn_sweep(task, options, labels, radii=radii, pv=pv, target=target, transports=tuple(transports))
 
@@ -194,6 +207,15 @@ def compile_on_moved(source: np.ndarray, options: GridOptions, maps: int) -> Non
     families, everybody = options.voters.families, np.ones(len(source))
     placed = place_on_moved(families, source, source, everybody, options.most_voters, options.seed)
     compile_for([family for family, _ in placed], source, maps, options)
+
+
+def compile_transport(source: ArrayLike, target: ArrayLike, **grid: Any) -> None:
+    """Begins to compile for a `transport_sweep` with these options before its maps are known."""
+    unit = grid.get("margin_unit", "fraction")
+    margins = check_margins(grid.get("margins", MARGIN_FRACTIONS), unit)
+    families = family_grid(grid.get("voters", "rbf"), grid.get("gammas"), np.asarray(target))
+    options = {name: grid[name] for name in ("most_voters", "seed", "solver", "mesh") if name in grid}
+    compile_on_moved(np.asarray(source), GridOptions(families, margins, unit, **options), len(PV_LEVELS + REACHES))
 
 
 def pv_transport_mincq(
@@ -293,6 +315,7 @@ def transport_sweep(
     match_moments: bool | None = None,
     equal_sizes: bool = True,
     ratio: float | Sequence[float] | None = None,
+    identity_weights: ArrayLike | None = None,
     source_weights: ArrayLike | None = None,
 ) -> Sweep:
     """Learns the vote on moved source points at every point of a grid, without target labels (not in the paper).
@@ -314,8 +337,10 @@ def transport_sweep(
       ratio: the share of +1 in the target, or the shares of all classes ``[c]``, which the source is brought to by
         repeating and leaving out rows before the samples are matched; None: the classes are as frequent as in the
         source.
-      source_weights: of the source points ``[m_s]``, see `pvmincq_jax.detect_shift`; then the source stays where it is,
-        so weighed, and there is no other map in the grid.
+      identity_weights: of the source points ``[m_s]``, see `pvmincq_jax.detect_shift`; then the source stays where it
+        is, so weighed, and there is no other map in the grid.
+      source_weights: of the source points ``[m_s]``, above 0, in MinCq, where they multiply the share in which a point
+        is matched; None for 1 each. They play no part in the maps, which pair points whatever they weigh.
 
     Returns: a `Sweep`; what could not be solved is marked, or an error, as in `pvmincq_jax.sweep`.
 
@@ -332,17 +357,18 @@ def transport_sweep(
     shares = _by_label(ratio, labels)
     maps = MapOptions(radii, radius_unit, include_identity, match_moments, equal_sizes, shares, draws, seed, metric)
     options = GridOptions(families, margins, margin_unit, most_voters, draws=draws, seed=seed, solver=solver, mesh=mesh)
-    if source_weights is None:
+    weights = read_weights("source_weights", source_weights, len(source))
+    if identity_weights is None:
         makers = list(_Maps(source, class_numbers(labels), target, maps).plan())
     else:
-        makers = [partial(identity_transport, source, weights=source_weights)]
+        makers = [partial(identity_transport, source, weights=identity_weights)]
     compile_on_moved(source, options, len(makers))
     with progress_bar(progress, len(makers) * (1 + len(families.values)), "transport") as advance:
         transports = []
         for make in makers:
             transports.append(make())
             advance(1)
-        figures = learn_on_moved(transports, labels, target, options._replace(advance=advance))
+        figures = learn_on_moved(transports, labels, target, options._replace(advance=advance), weights)
     if labels.ndim == 1:
         return figures._replace(ratio=float(np.mean(labels > 0)) if shares is None else shares[1.0])
     return figures._replace(ratio=None if shares is None else np.array(list(shares.values())))

@@ -5,23 +5,17 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from pvmincq_jax._checks import check_callable, check_margins, check_task
+from pvmincq_jax._checks import check_callable, check_task
 from pvmincq_jax._types import ArrayLike, brief, takes_options_of
 from pvmincq_jax.adaptation.choice import TOP_FRACTION, Choice, choose, committee
 from pvmincq_jax.adaptation.criteria import Criterion, label_criterion, rs, scores_of
 from pvmincq_jax.adaptation.label import mincq_sweep, sweep
 from pvmincq_jax.adaptation.model import PVMinCq, model_at
 from pvmincq_jax.adaptation.shift import Shift, class_weights, contradicted, detect_shift, label_shift
-from pvmincq_jax.adaptation.sweeps import GridOptions, Sweep, draw_count
+from pvmincq_jax.adaptation.sweeps import Sweep, draw_count
 from pvmincq_jax.adaptation.transport_criteria import transport_criterion
-from pvmincq_jax.adaptation.transport_sweeps import (
-    MARGIN_FRACTIONS,
-    check_shares,
-    compile_on_moved,
-    transport_sweep,
-)
+from pvmincq_jax.adaptation.transport_sweeps import check_shares, compile_transport, transport_sweep
 from pvmincq_jax.voting.centers import MOST_VOTERS
-from pvmincq_jax.voting.families import family_grid
 
 __all__ = ["ValidatedFit", "fit_mincq_validated", "fit_transport_validated", "fit_validated"]
 
@@ -29,8 +23,6 @@ Ratio = float | Sequence[float] | Literal["source", "estimated"]
 
 # Options of a transport grid that say which maps it holds: who gives one knows what has changed.
 _MAPS = ("radii", "include_identity", "match_moments")
-# So many maps a grid has as a rule, at least.
-_MAPS_AT_LEAST = 12
 # With more classes than so many, fewer voters: there are as many programs as classes.
 _CLASSES = 5
 # A class of a smaller share than this has vanished: where more than the ratio has changed, that is no estimate.
@@ -98,7 +90,8 @@ def fit_validated(
       draws: matchings per fold and radius. None for 16, and fewer from 3 000 points on: down to a quarter at four times
         as many.
       **grid: radii, margins, gammas, folds, seed, voters, centers, most_voters, radius_unit, margin_unit, metric,
-        solver, mesh and progress, as in `pvmincq_jax.sweep`, but for ``folds``, which is None unless given.
+        solver, mesh, progress and source_weights, as in `pvmincq_jax.sweep`, but for ``folds``, which is None unless
+        given.
 
     Returns: a `ValidatedFit`.
 
@@ -124,7 +117,7 @@ def fit_mincq_validated(
     Args:
       points, labels: ``[m, d]``, and ``[m]`` in {-1, +1}, or numbers from 0 on of more than two classes.
       criterion: as in `fit_validated`.
-      **grid: margins, gammas, folds, seed, voters, most_voters and margin_unit, as in
+      **grid: margins, gammas, folds, seed, voters, most_voters, margin_unit and sample_weights, as in
         `pvmincq_jax.adaptation.label.mincq_sweep`.
 
     Returns: a `ValidatedFit`; its radius is 0.
@@ -185,8 +178,9 @@ def fit_transport_validated(
         and no unlabelled sample tells them apart.
       top_fraction: of the grid that votes, see `pvmincq_jax.committee`; None for the best point alone.
       **grid: radii, margins, gammas, seed, voters, most_voters, radius_unit, margin_unit, metric, solver, mesh,
-        progress, include_identity, match_moments, equal_sizes and source_weights, as in `pvmincq_jax.transport_sweep`.
-        Of c > 5 classes 5 / c of ``most_voters`` sit on points.
+        progress, include_identity, match_moments, equal_sizes, identity_weights and source_weights, as in
+        `pvmincq_jax.transport_sweep`. Source weights say nothing of what has changed. Of c > 5 classes
+        5 / c of ``most_voters`` sit on points.
 
     Returns: a `ValidatedFit`; its model is made of votes that the sweep has.
 
@@ -200,30 +194,27 @@ def fit_transport_validated(
     check_callable("criterion", criterion)
     task = source, source_labels, target
     check_task(*task, classes=True)
-    seed, metric = grid.get("seed", 0), grid.get("metric", "euclidean")
-    if grid.get("margin_unit", "fraction") == "fraction":
-        # XLA compiles beside what is asked first.
-        families = family_grid(grid.get("voters", "rbf"), grid.get("gammas"), np.asarray(target, float))
-        margins = check_margins(grid.get("margins", MARGIN_FRACTIONS), "fraction")
-        options = {name: grid[name] for name in ("most_voters", "seed", "solver", "mesh") if name in grid}
-        compile_on_moved(np.asarray(source, float), GridOptions(families, margins, **options), _MAPS_AT_LEAST)
-    plain = isinstance(metric, str) and metric == "euclidean" and all(grid.get(name) is None for name in _MAPS)
-    shift = detect_shift(*task, seed=seed) if plain and criterion is transport_criterion else None
-    shares = _target_shares(ratio, shift, task, seed)
+    seed, metric, most = grid.get("seed", 0), grid.get("metric", "euclidean"), grid.get("most_voters", MOST_VOTERS)
     classes = np.unique(np.asarray(source_labels)).size
-    most = grid.get("most_voters", MOST_VOTERS)
-    few = {"most_voters": max(1, most * _CLASSES // max(classes, _CLASSES))} if isinstance(most, int) else {}
-    given: Any = grid | few | {"draws": draw_count(draws, 64, max(len(np.asarray(one)) for one in (source, target)))}
+    given: Any = grid | {"draws": draw_count(draws, 64, max(len(np.asarray(one)) for one in (source, target)))}
+    given["most_voters"] = most if classes <= _CLASSES else max(1, most * _CLASSES // classes)
+    plain = isinstance(metric, str) and metric == "euclidean" and all(grid.get(name) is None for name in _MAPS)
+    shift = None
+    if plain and criterion is transport_criterion:
+        # XLA compiles beside what is asked first.
+        compile_transport(source, target, **given)
+        shift = detect_shift(*task, seed=seed)
+    shares = _target_shares(ratio, shift, task, seed)
     if shares is not None:
         given["ratio"] = float(shares[1]) if len(shares) == 2 else shares
     if shift is not None and shift.weights is not None:
-        given["source_weights"] = shift.weights if shares is None else class_weights(source_labels, shares)
+        given["identity_weights"] = shift.weights if shares is None else class_weights(source_labels, shares)
     figures = transport_sweep(*task, **given)
     scores = scores_of(figures, criterion)
     choice = choose(figures, scores)
     if shift is not None and shift.map is not None and contradicted(shift, figures.target_values[choice.grid_index]):
         maps = {"metric": shift.map.mahalanobis, "include_identity": False, "match_moments": False}
-        figures = transport_sweep(*task, **given | maps | {"source_weights": None})
+        figures = transport_sweep(*task, **given | maps | {"identity_weights": None})
         scores = scores_of(figures, criterion)
         choice = choose(figures, scores)
     model = model_at(figures, choice.grid_index) if top_fraction is None else committee(figures, scores, top_fraction)

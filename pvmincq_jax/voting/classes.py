@@ -37,8 +37,25 @@ def class_numbers(labels: np.ndarray) -> np.ndarray:
     return labels if labels.ndim == 1 else np.argmax(labels, axis=0)
 
 
-def balance_classes(labels: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Labels and weights under which both sides of each row are equally heavy.
+def mean_weights(labels: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The mean weight of the points of each class, and of all others, from labels ``[c, m]`` and weights: ``[c, 1]``.
+
+    Example:
+      >>> mean_weights(np.array([[1.0, -1.0, -1.0]]), np.array([1.0, 2.0, 4.0]))
+      (array([[1.]]), array([[3.]]))
+    """
+    members = labels > 0
+    member, rest = (
+        np.sum(side * weights, axis=1, keepdims=True) / np.sum(side, axis=1, keepdims=True)
+        for side in (members, ~members)
+    )
+    return member, rest
+
+
+def balance_classes(
+    labels: np.ndarray, weights: np.ndarray, sides: tuple[np.ndarray, np.ndarray] | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Labels and weights under which both sides of each row are equally heavy, or as the ``sides`` of `mean_weights`.
 
     With p = (1 + l) / 2 the share of the class in a label and P its mean, the point is of the class with weight
     w p / P / 2 and of the rest with w (1 - p) / (1 - P) / 2. The new weight is the sum of the two, the new label their
@@ -49,10 +66,13 @@ def balance_classes(labels: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray
       >>> labels, weights
       (array([ 1., -1., -1.,  0.]), array([1.5 , 0.75, 0.75, 0.  ]))
     """
-    sides = weights * (1 + labels) / 2, weights * (1 - labels) / 2
+    masses = weights * (1 + labels) / 2, weights * (1 - labels) / 2
     total = np.sum(weights, axis=-1, keepdims=True)
     with np.errstate(invalid="ignore", divide="ignore"):
-        members, rest = (np.nan_to_num(side * total / np.sum(side, axis=-1, keepdims=True)) / 2 for side in sides)
+        members, rest = (
+            np.nan_to_num(mass * total / np.sum(mass, axis=-1, keepdims=True)) / 2 * heavy
+            for mass, heavy in zip(masses, (1.0, 1.0) if sides is None else sides)
+        )
         return np.where(members + rest > 0, (members - rest) / (members + rest), 0.0), members + rest
 
 

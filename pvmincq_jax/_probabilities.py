@@ -1,0 +1,88 @@
+"""Votes as probabilities of the classes: on a calibrated scale, or as the Gibbs classifier would answer."""
+
+import numpy as np
+from scipy.optimize import minimize_scalar
+from scipy.special import log_softmax, softmax
+
+__all__: list[str] = []
+
+# Between which powers of e the scale is looked for, in units of the mean size of a vote.
+_POWERS = (-8.0, 8.0)
+# Log-odds are cut where 1 - p is 1e-9; and the class that is predicted is ahead by what double precision can tell.
+_SUREST, _AHEAD = 20.7, 1e-12
+
+
+def predicted_numbers(votes: np.ndarray) -> np.ndarray:
+    """The number of the class that votes ``[m]`` or ``[m, c]`` are for; the first one where they balance."""
+    return (votes > 0).astype(int) if votes.ndim == 1 else np.argmax(votes, axis=1)
+
+
+def _logits(votes: np.ndarray) -> np.ndarray:
+    """One for each class ``[m, c]``: -f / 2 and f / 2 of two classes."""
+    return np.stack([-votes, votes], axis=1) / 2 if votes.ndim == 1 else votes
+
+
+def probability_scale(votes: np.ndarray, labels: np.ndarray, weights: np.ndarray) -> float:
+    """The a of least log loss of softmax(a f) on a labelled sample: Platt's scaling, without an offset.
+
+    A label l is a share t = (1 + l) / 2 of its class, smoothed as in Platt's to (n t + 2 / c) / (n + 2), where a class
+    has n points on average: a sample without a wrong vote would else have no finite scale.
+
+    Args:
+      votes: ``[m]``, or ``[m, c]`` of more than two classes.
+      labels: ``[m]`` in [-1, 1], or of each class against the rest ``[c, m]``.
+      weights: ``[m]``.
+
+    Returns: a; 1 where all votes are 0.
+
+    Example:
+      >>> votes, labels = np.array([-0.1, 0.1, 0.1, 0.1]), np.array([-1.0, 1.0, 1.0, -1.0])
+      >>> a = probability_scale(votes, labels, np.ones(4))  # three of four are right: p = 3/4, smoothed 5/8
+      >>> print(round(1 / (1 + np.exp(-0.1 * a)), 3))
+      0.625
+    """
+    size = float(np.mean(np.abs(votes)))
+    if size == 0:
+        return 1.0
+    logits = _logits(votes) / size
+    shares = (1 + (np.stack([-labels, labels], axis=1) if labels.ndim == 1 else labels.T)) / 2
+    classes = shares.shape[1]
+    count = np.sum(weights > 0) / classes
+    targets = (weights / np.sum(weights))[:, None] * (count * shares + 2 / classes) / (count + 2)
+
+    def loss(power: float) -> float:
+        return -float(np.sum(targets * log_softmax(np.exp(power) * logits, axis=1)))
+
+    return float(np.exp(minimize_scalar(loss, bounds=_POWERS, method="bounded").x)) / size
+
+
+def probabilities(votes: np.ndarray, scale: float) -> np.ndarray:
+    """softmax(a f) of votes ``[m]`` or ``[m, c]``: ``[m, c]``; the class predicted has the largest, and none is 0 or 1.
+
+    Example:
+      >>> probabilities(np.array([0.0, 0.2, 1e-30, 1.0]), 10.0).round(2)
+      array([[0.5 , 0.5 ],
+             [0.12, 0.88],
+             [0.5 , 0.5 ],
+             [0.  , 1.  ]])
+    """
+    logits = scale * _logits(votes)
+    logits[np.arange(len(logits)), predicted_numbers(votes)] += _AHEAD
+    return softmax(np.maximum(logits - np.max(logits, axis=1, keepdims=True), -_SUREST), axis=1)
+
+
+def gibbs_probabilities(votes: np.ndarray) -> np.ndarray:
+    """(1 - f) / 2 and (1 + f) / 2 of two classes; of more, (1 + f) / 2 divided by its sum over the classes: ``[m, c]``.
+
+    Example:
+      >>> gibbs_probabilities(np.array([0.0, 0.2]))
+      array([[0.5, 0.5],
+             [0.4, 0.6]])
+    """
+    # Weights at their bounds add up to 1 but for rounding.
+    vote = np.clip(votes, -1.0, 1.0)
+    if vote.ndim == 1:
+        return np.stack([(1 - vote) / 2, (1 + vote) / 2], axis=1)
+    total = np.sum(1 + vote, axis=1, keepdims=True)
+    # No voter has anything to say for any class.
+    return np.divide(1 + vote, total, out=np.full_like(vote, 1 / vote.shape[1]), where=total > 0)
