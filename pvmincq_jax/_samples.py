@@ -133,6 +133,24 @@ def spread_rows(points: np.ndarray, most: int, seed: int) -> np.ndarray:
     return order[chosen]
 
 
+def part_rows(points: np.ndarray, most: int, seed: int, labels: np.ndarray | None = None) -> np.ndarray:
+    """At most so many rows of a sample, at random and in increasing order, with the classes in their shares.
+
+    Returns: row numbers ``[n]``; the points that they name do not depend on the order of the rows.
+
+    Example:
+      >>> labels = np.repeat([0, 1], [30, 10])
+      >>> rows = part_rows(np.arange(40.0)[:, None], 8, 0, labels)
+      >>> np.bincount(labels[rows])
+      array([6, 2])
+    """
+    if len(points) <= check_count("most_points", most, 1):
+        return np.arange(len(points))
+    # Folds of so many parts, of which one is taken.
+    parts = -(-len(points) // most)
+    return np.flatnonzero(fold_numbers(points, labels, parts, seed) == 0)
+
+
 def check_folds(folds: int, *sizes: int) -> None:
     """At least two folds, and no fold without a point of each class."""
     if min(sizes) < 2:

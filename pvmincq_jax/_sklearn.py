@@ -179,8 +179,9 @@ class VoteClassifier(ClassifierMixin, BaseEstimator):
         self.margin_, self.mu_max_ = number(model.margin), number(model.mu_max)
         self.margin_fraction_ = None if self.mu_max_ is None else self.margin_ / self.mu_max_
         self.c_bound_, self.kkt_residual_ = number(model.c_bound), number(model.kkt_residual)
-        labels, weights = np.asarray(model.labels), np.asarray(model.label_weights)
-        self.probability_scale_ = probability_scale(self._known_votes(fit, single), labels, weights)
+        # Of large samples, that of the part that was matched.
+        sample = fit.sweep.self_labels[fit.choice.grid_index[0]]
+        self.probability_scale_ = probability_scale(self._known_votes(fit, single), sample.labels, sample.weights)
 
     @staticmethod
     def _known_votes(fit: ValidatedFit, single: bool) -> np.ndarray:
@@ -310,6 +311,7 @@ class AdaptedClassifier(VoteClassifier):
     radius: Given
     radius_unit: RadiusUnit
     draws: int | None
+    most_points: int | None
     metric: Metric
 
     __metadata_request__fit = {"sample_domain": True, "sample_weight": True}  # noqa: RUF012
@@ -407,6 +409,7 @@ class AdaptedClassifier(VoteClassifier):
     def _domain_grid(self, task: Domains) -> dict[str, Any]:
         """`_grid`, and the options of the matching."""
         grid = self._grid(task.target) | {"metric": self.metric, "radius_unit": self.radius_unit, "draws": self.draws}
+        grid["most_points"] = self.most_points
         grid["source_weights"] = task.weights
         if self.radius is not None:
             radii = listed("radius", self.radius)

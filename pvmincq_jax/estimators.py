@@ -27,7 +27,7 @@ from pvmincq_jax._sklearn import (
 from pvmincq_jax._types import MarginUnit, RadiusUnit
 from pvmincq_jax.adaptation.choice import TOP_FRACTION
 from pvmincq_jax.adaptation.transport_criteria import transport_criterion
-from pvmincq_jax.adaptation.validate import Ratio, ValidatedFit, fit_transport_validated, fit_validated
+from pvmincq_jax.adaptation.validate import MOST_POINTS, Ratio, ValidatedFit, fit_transport_validated, fit_validated
 from pvmincq_jax.matching.space import Metric
 from pvmincq_jax.voting.centers import MOST_VOTERS, CenterKind
 from pvmincq_jax.voting.families import VoterKind
@@ -143,8 +143,8 @@ class PVMinCqClassifier(AdaptedClassifier):
     its own match, PV is 0, the radius plays no part, and the vote is that of `MinCqClassifier`.
 
     What changes with the size of the samples: at most ``most_voters`` kernels vote, so that up to 300 points each has
-    its own; from 3 000 points on matchings are averaged over fewer draws; and criteria ask some 1 000 target points for
-    their neighbours.
+    its own; of more than ``most_points`` of a domain a random part is matched, and the chosen vote is learnt on all; and
+    criteria ask some 1 000 target points for their neighbours.
 
     Args:
       radius: of the matching; a number, a list to choose from, or None for radii at ten levels of PV.
@@ -162,6 +162,7 @@ class PVMinCqClassifier(AdaptedClassifier):
         see `pvmincq_jax.Voters`.
       centers: where kernels sit: on "target" points (those matched), "source" points, or "both".
       most_voters: how many kernels at most; see `pvmincq_jax.pv_mincq`.
+      most_points: of a domain that are matched; of more, a random part is, see `pvmincq_jax.fit_validated`.
       metric: of the matching, see `pvmincq_jax.match`.
       folds: of the source, for the source risk; fewer if the smallest class has fewer points. None for 5, or 2 with
         more than two classes.
@@ -231,6 +232,7 @@ class PVMinCqClassifier(AdaptedClassifier):
         voters: VoterKind = "rbf",
         centers: CenterKind = "target",
         most_voters: int = MOST_VOTERS,
+        most_points: int | None = MOST_POINTS,
         metric: Metric = "euclidean",
         folds: int | None = None,
         class_weight: ClassWeight = None,
@@ -248,6 +250,7 @@ class PVMinCqClassifier(AdaptedClassifier):
         self.voters = voters
         self.centers = centers
         self.most_voters = most_voters
+        self.most_points = most_points
         self.metric = metric
         self.folds = folds
         self.class_weight = class_weight
@@ -273,13 +276,12 @@ class PVTransportClassifier(AdaptedClassifier):
 
     What changes with the size of the samples: at most ``most_voters`` kernels vote, so that up to 300 points each has
     its own; from 750 points on matchings are averaged over fewer draws; criteria ask some 1 000 target points for their
-    neighbours; and from 5 800 points a domain on, radii beyond the bottleneck radius that would reach more than 2^25
-    pairs are left out.
+    neighbours; and of more than ``most_points`` of a domain a random part is matched, and the votes are learnt on all.
 
     Args:
       radius: of the matching; a number, a list to choose from, or None: see `pvmincq_jax.transport_sweep`.
-      margin, gamma, radius_unit, margin_unit, voters, metric, class_weight, random_state, keep_sweep: as in
-        `PVMinCqClassifier`.
+      margin, gamma, radius_unit, margin_unit, voters, most_points, metric, class_weight, random_state, keep_sweep: as
+        in `PVMinCqClassifier`.
       draws: how many random maximum matchings are averaged. None for 64, and fewer from 750 points on: down to a
         quarter at four times as many.
       criterion: what is minimised over the grid: None for `pvmincq_jax.transport_criterion`, or a function from a
@@ -330,6 +332,7 @@ class PVTransportClassifier(AdaptedClassifier):
         criterion: Callable[[Any], np.ndarray] | None = None,
         voters: VoterKind = "rbf",
         most_voters: int = MOST_VOTERS,
+        most_points: int | None = MOST_POINTS,
         metric: Metric = "euclidean",
         class_weight: ClassWeight = None,
         random_state: Any = 0,
@@ -349,6 +352,7 @@ class PVTransportClassifier(AdaptedClassifier):
         self.criterion = criterion
         self.voters = voters
         self.most_voters = most_voters
+        self.most_points = most_points
         self.metric = metric
         self.class_weight = class_weight
         self.random_state = random_state

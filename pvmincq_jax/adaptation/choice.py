@@ -107,6 +107,29 @@ def choose(sweep: Sweep, scores: np.ndarray) -> Choice:
     )
 
 
+def members(sweep: Sweep, scores: np.ndarray, top_fraction: float) -> tuple[np.ndarray, np.ndarray]:
+    """Points of a grid that have a seat in its `committee` ``[k, 3]``, the best first, and the sizes c_i ``[k]``."""
+    if not 0 < top_fraction <= 1:
+        raise ValueError(f"top_fraction must be above 0 and at most 1; it is {top_fraction!r}")
+    scores = np.asarray(scores, float)
+    best = choose(sweep, scores).grid_index
+    able = np.flatnonzero(np.isfinite(scores) & (sweep.unmoved == sweep.unmoved[best[0]])[:, None, None])
+    ranks = scores.copy()
+    ranks[best] = -np.inf
+    order = able[np.argsort(ranks.flat[able], kind="stable")][: max(_FEWEST, int(top_fraction * able.size))]
+    places = np.array(np.unravel_index(order, scores.shape)).T
+    # A class axis of length 1 where there are two classes: [members, c, m_t].
+    values = np.stack([np.atleast_2d(sweep.target_values[(..., *place, slice(None))]) for place in places])
+    sizes = np.mean(np.abs(values), axis=(1, 2))
+    same = np.all(np.sign(values) == np.sign(values[0]), axis=1)
+    seated = scores.flat[order] <= scores[best] + _WORSE * abs(scores[best])
+    # A vote that is 0 on the whole target has nothing to say.
+    seated &= (np.mean(same, axis=1) >= _AGREED) & (sizes > 0)
+    # The best one always has a seat.
+    seated[0] = True
+    return places[seated], sizes[seated]
+
+
 def committee(sweep: Sweep, scores: np.ndarray, top_fraction: float = TOP_FRACTION) -> PVMinCq:
     """The mean of the best votes of a grid, each in units of its mean size on the target. Nothing is solved again.
 
@@ -140,38 +163,22 @@ def committee(sweep: Sweep, scores: np.ndarray, top_fraction: float = TOP_FRACTI
       >>> bool(np.mean(pvm.predict(model, task.test) == task.test_labels) > 0.9)
       True
     """
-    if not 0 < top_fraction <= 1:
-        raise ValueError(f"top_fraction must be above 0 and at most 1; it is {top_fraction!r}")
-    scores = np.asarray(scores, float)
-    best = choose(sweep, scores).grid_index
-    able = np.flatnonzero(np.isfinite(scores) & (sweep.unmoved == sweep.unmoved[best[0]])[:, None, None])
-    ranks = scores.copy()
-    ranks[best] = -np.inf
-    order = able[np.argsort(ranks.flat[able], kind="stable")][: max(_FEWEST, int(top_fraction * able.size))]
-    places = np.array(np.unravel_index(order, scores.shape)).T
-    # A class axis of length 1 where there are two classes: [members, c, m_t].
-    values = np.stack([np.atleast_2d(sweep.target_values[(..., *place, slice(None))]) for place in places])
-    sizes = np.mean(np.abs(values), axis=(1, 2))
-    same = np.all(np.sign(values) == np.sign(values[0]), axis=1)
-    seated = scores.flat[order] <= scores[best] + _WORSE * abs(scores[best])
-    # A vote that is 0 on the whole target has nothing to say.
-    seated &= (np.mean(same, axis=1) >= _AGREED) & (sizes > 0)
-    places, sizes = places[seated], sizes[seated]
+    places, sizes = members(sweep, scores, top_fraction)
     if len(places) < 2:
-        return model_at(sweep, best)
+        return model_at(sweep, tuple(places[0]))
     # Votes of several classes are measured in units of their margins; two classes have one vote, and no need of it.
     two = sweep.source_labels.ndim == 1
     margins = np.array([np.ones(1) if two else margins_at(sweep, tuple(place)) for place in places])
     scales = np.min(margins) / margins * (np.min(sizes) / sizes / len(sizes))[:, None]
     # Votes of one family share its voters.
-    members: dict[int, tuple[Any, np.ndarray]] = {}
+    shares_of: dict[int, tuple[Any, np.ndarray]] = {}
     for (r, g, k), scale in zip(places, scales):
         family = sweep.voters[r][g]
         share = np.atleast_2d(sweep.weights[..., r, g, k, : sweep.voter_counts[r, g]]) * scale[:, None]
-        members[id(family)] = family, members.get(id(family), (family, 0.0))[1] + share
-    families, shares = zip(*members.values())
+        shares_of[id(family)] = family, shares_of.get(id(family), (family, 0.0))[1] + share
+    families, shares = zip(*shares_of.values())
     voters = families[0] if len(families) == 1 else JoinedVoters(families)
-    return _committee_model(sweep, best[0], voters, np.concatenate(shares, axis=1))
+    return _committee_model(sweep, places[0][0], voters, np.concatenate(shares, axis=1))
 
 
 def _committee_model(sweep: Sweep, row: int, voters: Any, weights: np.ndarray) -> PVMinCq:

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from scipy.spatial import cKDTree
 
 from pvmincq_jax._checks import check_count, check_labels, check_points, check_same_dimension, check_samples
 from pvmincq_jax._distances import squared_distances
@@ -25,6 +26,9 @@ from pvmincq_jax.matching.space import Metric, make_space
 from pvmincq_jax.matching.spread import MatchedSpread, host_spread
 
 __all__ = ["Transport", "barycentres", "identity_transport", "match_moments", "move", "pv_transport"]
+
+# Features up to which a tree finds neighbours faster than a matrix product, and points that are looked up at a time.
+_TREE_FEATURES, _ROWS = 16, 8192
 
 
 class Transport(NamedTuple):
@@ -184,6 +188,58 @@ def pv_transport(
     graph = check_reach(space_graph(make_space(source, target, metric, ties=ties), radius))
     drawn = draw_matchings(graph, draws, seed=seed)
     return barycentres(source, target, drawn.expected, drawn.pv, float(radius))
+
+
+def nearest_means(
+    points: np.ndarray, weights: np.ndarray, values: np.ndarray, x: np.ndarray, neighbours: int = 5
+) -> tuple[np.ndarray, np.ndarray]:
+    """Values of points ``[n, ...]`` carried over to others ``[m, ...]``, and the distance of the nearest point ``[m]``.
+
+    The means of `move`, in NumPy and by blocks: sum_i a_i(x) v_i, a_i(x) ~ P_i / |x - x_i|^2, over the nearest points
+    whose weight P_i is above 0.
+
+    Example:
+      >>> nearest_means(np.array([[0.0], [2.0]]), np.ones(2), np.array([4.0, 8.0]), np.array([[0.0], [1.0]]))
+      (array([4., 6.]), array([0., 1.]))
+    """
+    rows = np.flatnonzero(weights > 0)
+    known, k = points[rows], min(neighbours, rows.size)
+    tree = cKDTree(known) if points.shape[1] <= _TREE_FEATURES else None
+    means, nearest = np.empty((len(x), *values.shape[1:])), np.empty(len(x))
+    for start in range(0, len(x), _ROWS):
+        part = slice(start, start + _ROWS)
+        if tree is not None:
+            far, near = (np.reshape(one, (-1, k)) for one in tree.query(x[part], k))
+        else:
+            square = squared_distances(x[part], known)
+            near = np.argpartition(square, k - 1, axis=1)[:, :k]
+            far = np.sqrt(np.take_along_axis(square, near, axis=1))
+        least = np.min(far, axis=1, keepdims=True)
+        closest = far <= least
+        share = np.where(closest, 1.0, least / np.where(closest, 1.0, far)) ** 2 * weights[rows][near]
+        share = share / np.sum(share, axis=1, keepdims=True)
+        means[part] = np.einsum("mk,mk...->m...", share, values[rows][near])
+        nearest[part] = least[:, 0]
+    return means, nearest
+
+
+def move_all(transport: Transport, source: np.ndarray, rows: np.ndarray, target: np.ndarray) -> Transport:
+    """The map of some rows of a source, and of some points of a target, for all of it.
+
+    Points that were not matched move along with those that were, see `move`, and weigh as these do. Pairs are those of
+    the rows.
+    """
+    part, weights = np.asarray(transport.source), np.asarray(transport.weights)
+    shift = np.asarray(transport.moved) - part
+    fields = np.column_stack([shift, weights, transport.mean_distance, transport.variance])
+    means, _ = nearest_means(part, weights, fields, source)
+    moved, d = source + means[:, :-3], source.shape[1]
+    if float(transport.radius) == 0:
+        moved = match_moments(source, target) if transport.match_moments else source
+    pairs = transport.pairs._replace(source=rows[transport.pairs.source])
+    return Transport(
+        source, moved.astype(source.dtype), *means[:, d:].T, *transport[5:7], pairs, transport.match_moments
+    )
 
 
 def move(transport: Transport, x: ArrayLike, *, neighbours: int = 5) -> Array:

@@ -5,22 +5,29 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from pvmincq_jax._checks import check_callable, check_task
+from pvmincq_jax._checks import check_callable, check_count, check_task
+from pvmincq_jax._samples import part_rows
 from pvmincq_jax._types import ArrayLike, brief, takes_options_of
-from pvmincq_jax.adaptation.choice import TOP_FRACTION, Choice, choose, committee
+from pvmincq_jax.adaptation.choice import TOP_FRACTION, Choice, choose, committee, members
 from pvmincq_jax.adaptation.criteria import Criterion, label_criterion, rs, scores_of
 from pvmincq_jax.adaptation.label import mincq_sweep, sweep
 from pvmincq_jax.adaptation.model import PVMinCq, model_at
 from pvmincq_jax.adaptation.shift import Shift, class_weights, contradicted, detect_shift, label_shift
-from pvmincq_jax.adaptation.sweeps import Sweep, draw_count
+from pvmincq_jax.adaptation.sweeps import GridOptions, Sweep, draw_count, learn_again, read_classes, read_weights
+from pvmincq_jax.adaptation.transport import move_all, nearest_means
 from pvmincq_jax.adaptation.transport_criteria import transport_criterion
-from pvmincq_jax.adaptation.transport_sweeps import check_shares, compile_transport, transport_sweep
+from pvmincq_jax.adaptation.transport_sweeps import check_shares, compile_transport, moved_labels, transport_sweep
+from pvmincq_jax.matching.selflabel import SelfLabels
+from pvmincq_jax.matching.space import Precomputed
 from pvmincq_jax.voting.centers import MOST_VOTERS
+from pvmincq_jax.voting.families import FamilyGrid
 
 __all__ = ["ValidatedFit", "fit_mincq_validated", "fit_transport_validated", "fit_validated"]
 
 Ratio = float | Sequence[float] | Literal["source", "estimated"]
 
+# Points of a domain that are matched, unless asked for more.
+MOST_POINTS = 2000
 # Options of a transport grid that say which maps it holds: who gives one knows what has changed.
 _MAPS = ("radii", "include_identity", "match_moments")
 # With more classes than so many, fewer voters: there are as many programs as classes.
@@ -59,6 +66,71 @@ class ValidatedFit(NamedTuple):
         return not self.sweep.unmoved[self.choice.grid_index[0]]
 
 
+class _Parts(NamedTuple):
+    """Random parts of large samples: their rows, the samples, options for them, and the whole task, checked."""
+
+    source_rows: np.ndarray
+    target_rows: np.ndarray
+    samples: tuple[np.ndarray, np.ndarray, np.ndarray]
+    grid: dict[str, Any]
+    whole: tuple[np.ndarray, np.ndarray, np.ndarray]
+    weights: np.ndarray
+    solver: dict[str, Any]
+
+
+def _parts(
+    source: ArrayLike, source_labels: ArrayLike, target: ArrayLike, most: int | None, grid: dict[str, Any]
+) -> _Parts | None:
+    """The parts of samples of which one has more points than so many; else None."""
+    sizes = len(np.asarray(source)), len(np.asarray(target))
+    if most is None or max(sizes) <= check_count("most_points", most, 2) or isinstance(grid.get("metric"), Precomputed):
+        return None
+    whole, seed = read_classes(source, source_labels, target), grid.get("seed", 0)
+    labels, weights = np.asarray(source_labels), read_weights("source_weights", grid.get("source_weights"), sizes[0])
+    rows = part_rows(whole[0], most, seed, labels), part_rows(whole[2], most, seed)
+    samples = whole[0][rows[0]], labels[rows[0]], whole[2][rows[1]]
+    given = {name: np.asarray(grid[name])[rows[0]] for name in ("source_weights", "identity_weights") if name in grid}
+    solver = {name: grid[name] for name in ("solver", "mesh") if name in grid}
+    return _Parts(*rows, samples, grid | given, whole, weights, solver)
+
+
+def _on_all_points(fit: ValidatedFit, parts: _Parts, top_fraction: float | None) -> ValidatedFit:
+    """The votes that a fit of parts chose, learnt again on all points; its choice and grid are those of the parts."""
+    figures, (source, labels, target), (best, gamma, margin) = fit.sweep, parts.whole, fit.choice.grid_index
+    rows = [best]
+    if top_fraction is not None:
+        rows = sorted({best, *members(figures, fit.choice.scores, top_fraction)[0][:, 0].tolist()})
+    voters = FamilyGrid(figures.gammas, figures.voters[best])
+    options = GridOptions(voters, figures.margins, figures.margin_unit, **parts.solver)
+    if figures.transports:
+        maps = [move_all(figures.transports[r], source, parts.source_rows, target) for r in rows]
+        maps = [one._replace(pairs=one.pairs._replace(target=parts.target_rows[one.pairs.target])) for one in maps]
+        samples = [moved_labels(one, labels, parts.weights) for one in maps]
+        points = [np.asarray(one.moved) for one in maps]
+        again = learn_again(figures, rows, points, samples, options, labels, transports=tuple(maps))
+    else:
+        sample = _labels_of_all(figures, best, parts)
+        again = learn_again(figures, rows, [target], [sample], options, labels)
+    if top_fraction is None:
+        return fit._replace(model=model_at(again, (0, gamma, margin)))
+    scores = fit.choice.scores[rows]
+    counts = [max(1, np.sum(np.isfinite(one))) for one in (fit.choice.scores, scores)]
+    return fit._replace(model=committee(again, scores, min(1.0, top_fraction * counts[0] / counts[1])))
+
+
+def _labels_of_all(figures: Sweep, radius: int, parts: _Parts) -> SelfLabels:
+    """Labels of all target points: means of those of the nearest ones with a label, within the radius."""
+    sample, target = figures.self_labels[radius], parts.whole[2]
+    fields = np.vstack([np.atleast_2d(sample.labels), sample.weights]).T
+    means, nearest = nearest_means(figures.target, sample.weights, fields, target)
+    near = nearest <= figures.radii[radius]
+    labels = np.where(near, means[:, :-1].T, 0.0).reshape(*sample.labels.shape[:-1], -1)
+    pairs = sample.pairs._replace(
+        source=parts.source_rows[sample.pairs.source], target=parts.target_rows[sample.pairs.target]
+    )
+    return SelfLabels(labels, np.where(near, means[:, -1], 0.0), sample.pv, pairs)
+
+
 def best_fit(figures: Sweep, criterion: Criterion) -> ValidatedFit:
     """The vote at the point of least score; with one point there is nothing to choose, and its score is NaN."""
     if figures.status.size == 1:
@@ -76,6 +148,7 @@ def fit_validated(
     *,
     criterion: Criterion = label_criterion,
     draws: int | None = None,
+    most_points: int | None = MOST_POINTS,
     **grid: Any,
 ) -> ValidatedFit:
     """PV-MinCq with radius, margin and gamma chosen by validation, in one call (Algorithm 3 and section 3.4).
@@ -89,6 +162,10 @@ def fit_validated(
         scores of each ``[c, r, g, k]``, half the sum of which counts.
       draws: matchings per fold and radius. None for 16, and fewer from 3 000 points on: down to a quarter at four times
         as many.
+      most_points: of a domain that are matched. Of a larger sample a random part of about so many is, classes in their
+        shares: PV, radii, the grid and the choice are those of the parts. PV of fewer points is larger at one radius.
+        The chosen vote is then learnt on all target points that are within the radius of one with a label, which they
+        take over from their nearest ones. None matches all, as does a metric of given distances.
       **grid: radii, margins, gammas, folds, seed, voters, centers, most_voters, radius_unit, margin_unit, metric,
         solver, mesh, progress and source_weights, as in `pvmincq_jax.sweep`, but for ``folds``, which is None unless
         given.
@@ -104,6 +181,10 @@ def fit_validated(
     """
     check_callable("criterion", criterion)
     check_task(source, source_labels, target, classes=True)
+    parts = _parts(source, source_labels, target, most_points, grid)
+    if parts is not None:
+        fit = fit_validated(*parts.samples, criterion=criterion, draws=draws, most_points=None, **parts.grid)
+        return _on_all_points(fit, parts, None)
     count = draw_count(draws, 16, len(np.asarray(target)))
     return best_fit(sweep(source, source_labels, target, draws=count, **{"folds": None} | grid), criterion)
 
@@ -159,6 +240,7 @@ def fit_transport_validated(
     draws: int | None = None,
     ratio: Ratio = "source",
     top_fraction: float | None = TOP_FRACTION,
+    most_points: int | None = MOST_POINTS,
     **grid: Any,
 ) -> ValidatedFit:
     """MinCq on moved source points, with radius, margin and gamma chosen without target labels, in one call.
@@ -177,6 +259,8 @@ def fit_transport_validated(
         than the ratio has changed. Weighing classes is a bet: a conditional shift can look like another class ratio,
         and no unlabelled sample tells them apart.
       top_fraction: of the grid that votes, see `pvmincq_jax.committee`; None for the best point alone.
+      most_points: as in `fit_validated`; the votes of the committee are then learnt on all source points, of which
+        those that are not matched move along with their nearest ones.
       **grid: radii, margins, gammas, seed, voters, most_voters, radius_unit, margin_unit, metric, solver, mesh,
         progress, include_identity, match_moments, equal_sizes, identity_weights and source_weights, as in
         `pvmincq_jax.transport_sweep`. Source weights say nothing of what has changed. Of c > 5 classes
@@ -194,6 +278,11 @@ def fit_transport_validated(
     check_callable("criterion", criterion)
     task = source, source_labels, target
     check_task(*task, classes=True)
+    parts = _parts(source, source_labels, target, most_points, grid)
+    if parts is not None:
+        options: Any = {"ratio": ratio, "top_fraction": top_fraction, "most_points": None}
+        fit = fit_transport_validated(*parts.samples, criterion=criterion, draws=draws, **options, **parts.grid)
+        return _on_all_points(fit, parts, top_fraction)
     seed, metric, most = grid.get("seed", 0), grid.get("metric", "euclidean"), grid.get("most_voters", MOST_VOTERS)
     classes = np.unique(np.asarray(source_labels)).size
     given: Any = grid | {"draws": draw_count(draws, 64, max(len(np.asarray(one)) for one in (source, target)))}

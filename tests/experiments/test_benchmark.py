@@ -142,6 +142,7 @@ def test_sweep(capsys, one_call):
     assert [row["points"] for row in rows if row["benchmark"] == "sweep_growth"] == [40]
 
 
+@pytest.mark.long
 def test_fit_beside_another_checkout(capsys):
     home = str(Path(pvmincq_jax.__file__).parents[1])
     rows = _rows(capsys, "fit", "--beside", home, "--rounds", "1", "--methods", "transport")[1:]

@@ -36,6 +36,7 @@ def test_a_gap_moves_the_moons_apart():
     assert usual[3] < 100
 
 
+@pytest.mark.long
 def test_command(tmp_path, capsys):
     sizes = ["--per-class", "20", "--test-size", "100"]
     arguments = ["--quick", "--jobs", "0", "--out", str(tmp_path), *sizes]

@@ -110,6 +110,7 @@ def test_limits_tasks(case):
         transport_limits.limits_task("upside down", 1)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("one_gamma")
 def test_the_limits_are_drawn(tmp_path, capsys):
     arguments = ["--runs", "1", "--per-class", "20", "--methods", "SVM", "--jobs", "0", "--out", str(tmp_path)]
@@ -124,6 +125,7 @@ def test_the_limits_are_drawn(tmp_path, capsys):
         assert (tmp_path / f"transport_limits.{ending}").read_bytes().startswith(start)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("one_gamma")
 def test_the_laws_are_compared(tmp_path, monkeypatch, capsys):
     for name, value in {"_DRAWS": (4,), "_MULTIPLES": (1.3,), "tasks": lambda: [SMALL]}.items():

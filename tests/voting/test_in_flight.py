@@ -16,7 +16,9 @@ from pvmincq_jax.voting.mincq import Solver
 TIME_OUT = 200
 
 
-@pytest.mark.parametrize("way", ["dispatches", "threads", "gradients", "shard_map", "sharded_jit"])
+@pytest.mark.parametrize(
+    "way", ["dispatches", "threads", "gradients", pytest.param("shard_map", marks=pytest.mark.long), "sharded_jit"]
+)
 def test_many_at_once(way: str) -> None:
     # OpenBLAS's own threads, which a busy machine makes very slow, have no part in this.
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
