@@ -143,7 +143,7 @@ class PVMinCqClassifier(AdaptedClassifier):
     its own match, PV is 0, the radius plays no part, and the vote is that of `MinCqClassifier`.
 
     What changes with the size of the samples: at most ``most_voters`` kernels vote, so that up to 300 points each has
-    its own; of more than ``most_points`` of a domain a random part is matched, and the chosen vote is learnt on all; and
+    its own; of more than ``most_points`` of a domain a random part is matched, and the chosen vote is learnt on all;
     criteria ask some 1 000 target points for their neighbours.
 
     Args:

@@ -188,7 +188,7 @@ def _committee_model(sweep: Sweep, row: int, voters: Any, weights: np.ndarray) -
     heavy = np.broadcast_to(sample.weights, labels.shape)
     learnt = labels, heavy
     if not two:
-        learnt = balance_classes(labels, heavy, mean_weights(sweep.source_labels, sweep.source_weights))
+        learnt = balance_classes(labels, heavy, mean_weights(sweep.source_labels, np.asarray(sweep.source_weights)))
     shares = learnt[1] / np.sum(learnt[1], axis=1, keepdims=True)
     values = decision(SimpleNamespace(voters=voters, weights=weights), sweep.learning_points(row)).T
     margin, second = np.sum(shares * learnt[0] * values, axis=1), np.sum(shares * values**2, axis=1)

@@ -233,12 +233,18 @@ def move_all(transport: Transport, source: np.ndarray, rows: np.ndarray, target:
     shift = np.asarray(transport.moved) - part
     fields = np.column_stack([shift, weights, transport.mean_distance, transport.variance])
     means, _ = nearest_means(part, weights, fields, source)
-    moved, d = source + means[:, :-3], source.shape[1]
+    moved = source + means[:, :-3]
     if float(transport.radius) == 0:
         moved = match_moments(source, target) if transport.match_moments else source
     pairs = transport.pairs._replace(source=rows[transport.pairs.source])
-    return Transport(
-        source, moved.astype(source.dtype), *means[:, d:].T, *transport[5:7], pairs, transport.match_moments
+    heavy, distance, variance = means[:, -3:].T
+    return transport._replace(
+        source=source,
+        moved=moved.astype(source.dtype),
+        weights=heavy,
+        mean_distance=distance,
+        variance=variance,
+        pairs=pairs,
     )
 
 

@@ -90,7 +90,7 @@ def _parts(
     rows = part_rows(whole[0], most, seed, labels), part_rows(whole[2], most, seed)
     samples = whole[0][rows[0]], labels[rows[0]], whole[2][rows[1]]
     given = {name: np.asarray(grid[name])[rows[0]] for name in ("source_weights", "identity_weights") if name in grid}
-    solver = {name: grid[name] for name in ("solver", "mesh") if name in grid}
+    solver: Any = {name: grid[name] for name in ("solver", "mesh") if name in grid}
     return _Parts(*rows, samples, grid | given, whole, weights, solver)
 
 
@@ -280,8 +280,8 @@ def fit_transport_validated(
     check_task(*task, classes=True)
     parts = _parts(source, source_labels, target, most_points, grid)
     if parts is not None:
-        options: Any = {"ratio": ratio, "top_fraction": top_fraction, "most_points": None}
-        fit = fit_transport_validated(*parts.samples, criterion=criterion, draws=draws, **options, **parts.grid)
+        options = {"ratio": ratio, "top_fraction": top_fraction, "most_points": None, **parts.grid}
+        fit = fit_transport_validated(*parts.samples, criterion=criterion, draws=draws, **options)
         return _on_all_points(fit, parts, top_fraction)
     seed, metric, most = grid.get("seed", 0), grid.get("metric", "euclidean"), grid.get("most_voters", MOST_VOTERS)
     classes = np.unique(np.asarray(source_labels)).size
