@@ -184,7 +184,7 @@ class VoteClassifier(ClassifierMixin, BaseEstimator):
 
     @staticmethod
     def _known_votes(fit: ValidatedFit, single: bool) -> np.ndarray:
-        """Votes at the points learnt from ``[m]`` or ``[m, c]``; with one domain, of votes learnt without their fold."""
+        """At the points learnt from ``[m]`` or ``[m, c]``; with one domain, those of votes learnt without their fold."""
         r, g, k = fit.choice.grid_index
         if not single or fit.sweep.source_values is None:
             return decision(fit.model, fit.sweep.learning_points(r))

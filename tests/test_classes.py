@@ -171,6 +171,7 @@ def two_as_classes(binary):
 
     same = {name: both(getattr(binary, name)) for name in ("c_bound", "kkt_residual", "mu_max", "self_risk")}
     signed = {name: both(getattr(binary, name), sign=-1) for name in ("weights", "target_values", "source_labels")}
+    signed["source_values"] = both(binary.source_values, sign=-1)
     folds = {name: both(getattr(binary, name), axis=1) for name in ("source_risk", "fold_kkt_residual")}
     labels = tuple(one._replace(labels=both(one.labels, sign=-1)) for one in binary.self_labels)
     return binary._replace(**same, **signed, **folds, self_labels=labels)

@@ -467,7 +467,7 @@ def test_a_rank_is_an_integer(rank):
 def test_fits_and_grids_are_printed_in_a_few_lines(committee_fit, moons):
     label = pvm.fit_validated(*moons[:3], radii=[0.4, 0.6], margins=[0.5], gammas=[2.0], folds=2, draws=2)
     for fit in (committee_fit, label):
-        for thing, most in ((fit, 3000), (fit.sweep, 1500), (fit.choice, 500), (fit.model, 1000)):
+        for thing, most in ((fit, 3000), (fit.sweep, 1600), (fit.choice, 500), (fit.model, 1000)):
             assert repr(thing).startswith(f"{type(thing).__name__}(")
             assert len(repr(thing)) < most
         assert f"radius={fit.choice.radius!r}" in repr(fit)
