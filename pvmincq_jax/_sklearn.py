@@ -185,11 +185,11 @@ class VoteClassifier(ClassifierMixin, BaseEstimator):
 
     @staticmethod
     def _known_votes(fit: ValidatedFit, single: bool) -> np.ndarray:
-        """Votes at learning points ``[m]`` or ``[m, c]``; with one domain, of votes learnt without their fold."""
+        """At the points learnt from ``[m]`` or ``[m, c]``; with one domain and folds, learnt without a point's fold."""
         r, g, k = fit.choice.grid_index
-        if not single or fit.sweep.source_values is None:
+        values = np.array(np.nan) if fit.sweep.source_values is None else fit.sweep.source_values[..., r, g, k, :]
+        if not single or np.any(np.isnan(values)):
             return decision(fit.model, fit.sweep.learning_points(r))
-        values = fit.sweep.source_values[..., r, g, k, :]
         # By how much a class is behind the best one, in units of a margin: but for a constant, its vote.
         return values if values.ndim == 1 else np.minimum(values, 0.0).T * np.min(fit.model.margin)
 

@@ -37,7 +37,7 @@ def class_numbers(labels: np.ndarray) -> np.ndarray:
     return labels if labels.ndim == 1 else np.argmax(labels, axis=0)
 
 
-def mean_weights(labels: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def mean_weights(labels: np.ndarray, weights: np.ndarray | float) -> tuple[np.ndarray, np.ndarray]:
     """The mean weight of the points of each class, and of all others, from labels ``[c, m]`` and weights: ``[c, 1]``.
 
     Example:
