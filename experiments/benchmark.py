@@ -16,7 +16,7 @@ from experiments.run.engine import on_one_core
 _BENCHMARKS = {
     "classes": "fits of the transport form on as many points of two, three and five classes",
     "devices": "a grid on one device, over a mesh of a device for each core, and in threads",
-    "fit": "whole fits by default at a user's sizes, beside SVC and OT + SVC, or beside another checkout",
+    "fit": "whole fits by default at a user's sizes, beside an SVC, OT and boosting, or beside another checkout",
     "matching": "matchings beside SciPy's Dinic, the PV curve, and many draws from one graph",
     "qp": "MinCq beside PIQP, cvxopt, Clarabel, DAQP and BoxOSQP, and how its time grows with the voters",
     "start": "seconds of a fresh process to its first solution and its first sweep",

@@ -162,7 +162,8 @@ def test_fit_beside_no_checkout_is_refused(capsys, tmp_path):
     ("methods", "sizes"),
     [
         (("transport",), (60,)),
-        (("OT + SVC",), (60, 120)),
+        (("linear OT + SVC",), (60, 120)),
+        pytest.param(("OT + SVC", "boosting"), (60, 120), marks=pytest.mark.long),
         pytest.param(("transport", "label", "SVC"), (60, 120), marks=pytest.mark.long),
     ],
 )
