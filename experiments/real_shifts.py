@@ -9,7 +9,7 @@
 comes. Of the same grid, "its best point" is the choice without the committee, "its grid, not adapted" the votes
 learnt on the source where it is, chosen by the same criterion, and "its grid, best in hindsight" the point of highest
 accuracy on the test sample, which nobody can choose: what is left to gain. "ratio estimated" is the default with
-the target's class ratio scanned for; it takes five times as long and is left out unless it is asked for. The others
+the class shares of `pvmincq_jax.label_shift`; it is left out unless it is asked for. The others
 are in `experiments.run.peers`. No choice sees a label of the target. The tasks of --study are other digits, changes and
 variables, and drawn species in place of penguins; the reported table has seed 5000, never used there.
 """

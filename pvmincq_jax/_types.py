@@ -19,7 +19,7 @@ RadiusUnit = Literal["pv", "bottleneck", "absolute"]
 
 
 class Status(enum.IntEnum):
-    """How a traced computation ended: failure is data, one code per vmapped lane.
+    """How a traced computation ended: failure is data, one code per vmapped problem.
 
     Arrays of status hold plain integers, which compare equal to the members.
 

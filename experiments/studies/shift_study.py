@@ -188,16 +188,16 @@ def _look_unequal(data: DomainTask, seed: int, balanced: DomainTask) -> dict[str
             one.source, one.source_labels, one.target, seed=seed, progress=False, ratio=ratio
         )
 
-    source, scanned, by_matrix = fit(data, "source"), fit(data, "estimated"), _confusion(data)
+    source, estimated, by_matrix = fit(data, "source"), fit(data, "estimated"), _confusion(data)
     accuracy = np.mean(pvm.values_at(source.sweep, data.test) * data.test_labels > 0, axis=-1)
     true = float(np.mean(data.test_labels > 0))
     return {
         "chosen": _share(source.model, data),
-        "ratio estimated by the scan": _share(scanned.model, data),
+        "ratio estimated by label_shift": _share(estimated.model, data),
         "ratio estimated by a confusion matrix": _share(fit(data, by_matrix).model, data),
         "ratio given": _share(fit(data, true).model, data),
         "even classes in the target": _share(fit(balanced, "source").model, balanced),
-        "the scan is off by": abs(float(scanned.sweep.ratio or 0.0) - true),
+        "label_shift is off by": abs(float(estimated.sweep.ratio or 0.0) - true),
         "the confusion matrix is off by": abs(by_matrix - true),
         **chosen_by({"not adapted": RULES["not adapted"]}, source.sweep, accuracy),
     }

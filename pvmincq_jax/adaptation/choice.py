@@ -39,6 +39,7 @@ class Choice(NamedTuple):
 
     Radius, gamma, margin and its unit, and in the transport form the last two, are what `pvmincq_jax.pv_mincq` and
     `pvmincq_jax.pv_transport_mincq` take to learn the chosen vote again, with the draws and the seed of the grid.
+    Of samples larger than ``most_points`` they are of the parts that were matched.
     """
 
     radius: float

@@ -75,7 +75,7 @@ def scores_of(sweep: Sweep, criterion: Criterion) -> np.ndarray:
 
 @over_classes
 def rs(sweep: Sweep) -> np.ndarray:
-    """Plain cross-validation on the source (section 3.4).
+    """The source risk of adapted votes on folds left out (section 3.4).
 
     R_S(B_Q) = 1/k sum_i R_{S_i}(B_Q), each fold judged by the vote learnt without it.
 

@@ -314,7 +314,7 @@ def _subspace(
 def _excess(direction: np.ndarray, source: np.ndarray, labels: np.ndarray, target: np.ndarray) -> float:
     """The least D(p) of `label_shift` along a direction, in units of what it is between equal samples of these sizes.
 
-    On a line the energy distance is 2 int (F - G)^2 of the distribution functions.
+    On a line the energy distance is twice the integral of (F - G)^2, F and G the distribution functions.
     """
     values = np.concatenate([source, target]) @ direction
     order = np.argsort(values, kind="stable")

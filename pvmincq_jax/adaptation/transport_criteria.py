@@ -24,7 +24,7 @@ _FEW = 500
 
 
 def _few(points: Any, weights: Any = None) -> tuple[np.ndarray, np.ndarray]:
-    """Some 500 rows of a sample that weigh something, spread over it, and their shares."""
+    """At most some 500 rows of positive weight, evenly spaced in the order of the points, and weights of sum 1."""
     heavy = np.ones(len(points)) if weights is None else np.asarray(weights, float)
     rows = np.flatnonzero(heavy > 0)
     rows = rows[canonical_order(np.asarray(points)[rows])][:: -(-rows.size // _FEW) or 1]

@@ -67,7 +67,7 @@ class ValidatedFit(NamedTuple):
 
 
 class _Parts(NamedTuple):
-    """Random parts of large samples: their rows, the samples, options for them, and the whole task, checked."""
+    """Large samples cut down: rows taken at random, samples and options of these rows, and the whole task, checked."""
 
     source_rows: np.ndarray
     target_rows: np.ndarray
@@ -160,8 +160,8 @@ def fit_validated(
       source, source_labels, target: the task, as in `pvmincq_jax.sweep`.
       criterion: from a `Sweep` to scores ``[r, g, k]``, the lower the better. Of more than two classes it may give
         scores of each ``[c, r, g, k]``, half the sum of which counts.
-      draws: matchings per fold and radius. None for 16, and fewer from 3 000 points on: down to a quarter at four times
-        as many.
+      draws: matchings per fold and radius. None for 16; where ``most_points`` is None, fewer from 3 000 points on: down
+        to a quarter at four times as many.
       most_points: of a domain that are matched. Of a larger sample a random part of about so many is, classes in their
         shares: PV, radii, the grid and the choice are those of the parts. PV of fewer points is larger at one radius.
         The chosen vote is then learnt on all target points that are within the radius of one with a label, which they

@@ -40,25 +40,25 @@ def vote_models(points: np.ndarray, gamma: float, problems: list[VoteProblem]) -
     """
     family, every = GaussianVoters(points, gamma), np.ones(len(points), bool)
     models: dict[int, tuple[KernelModel, int]] = {}
-    lanes: dict[bytes, list[int]] = {}
+    alike: dict[bytes, list[int]] = {}
     for row, (labels, weights, _) in enumerate(problems):
         counted = labels[weights > 0]
         if np.all(counted == counted[0]):
             models[row] = _model(family, np.zeros(len(points)), float(counted[0])), int(Status.SOLVED)
         else:
-            # Problems that differ in their margin alone are one lane: its margins go side by side.
-            lanes.setdefault(labels.tobytes() + weights.tobytes(), []).append(row)
+            # Problems that differ in their margin alone are one: its margins go side by side.
+            alike.setdefault(labels.tobytes() + weights.tobytes(), []).append(row)
     together: dict[tuple[float, ...], list[list[int]]] = {}
-    for rows in lanes.values():
+    for rows in alike.values():
         together.setdefault(tuple(problems[row].margin for row in rows), []).append(rows)
     blocks = VoteBlocks(family, points)
     for margins, group in together.items():
         labels, weights = (np.stack([problems[rows[0]][field] for rows in group]) for field in (0, 1))
         own = Problems(labels, weights, np.broadcast_to(every, labels.shape))
         figures = solve_grid(lambda _: blocks, own, np.array(margins))
-        for lane, rows in enumerate(group):
+        for number, rows in enumerate(group):
             for place, row in enumerate(rows):
-                models[row] = _model(family, figures.weights[lane, place]), int(figures.status[lane, place])
+                models[row] = _model(family, figures.weights[number, place]), int(figures.status[number, place])
     return [models[row] for row in range(len(problems))]
 
 

@@ -122,7 +122,7 @@ def reverse_validation(
     value 0 counts as +1. A model that is not a number at some target point has no labels to hand back, and its fold
     counts as all wrong.
 
-    Section 3.4.
+    Section 3.4 names it, and prefers R_S + PV; section 4 uses it for the methods compared with.
 
     Args: fit, decision, source, source_labels, target, grid, folds (of both samples), seed and fit_grid, as in
       `cross_validation`.

@@ -94,7 +94,7 @@ def _restrict(name: str, rows: np.ndarray | None, vertex_rows: np.ndarray) -> tu
 
 
 def space_graph(space: Space, radius: float) -> RadiusGraph:
-    """The pairs of a space with distance at most the radius."""
+    """The pairs of a space with distance at most the radius (step 1 of Algorithm 2)."""
     (value,) = read_samples(radius=radius)
     check_positive("radius", value)
     if value.ndim != 0:

@@ -86,7 +86,7 @@ class MatchingDraws(NamedTuple):
 
 
 def pv_of(pairs: int, source_size: int, target_size: int) -> float:
-    """1/2 (S_u / m_s + T_u / m_t) for a maximum matching of so many pairs."""
+    """1/2 (S_u / m_s + T_u / m_t) for a maximum matching of so many pairs (steps 3 and 4 of Algorithm 2)."""
     return float(((source_size - pairs) / source_size + (target_size - pairs) / target_size) / 2)
 
 

@@ -1,4 +1,5 @@
-"""Section 2: voters, the C-bound, and MinCq. One function for each equation; everything works under jit, vmap and grad.
+"""Section 2: voters, the C-bound, and MinCq. One function for each equation, which works under jit, vmap and grad;
+`centers`, `classes` and `moments` are host code.
 
 - `voters`, `families`, `centers`: h_j(x), the voters as functions of arrays, families of them as values, and the points
   that they sit on
@@ -8,5 +9,5 @@
 - `qp`, `jaxopt_qp`: the box-constrained quadratic program, by an interior-point method or by jaxopt
 - `moments`: a small sample with the moments of a larger one
 - `linalg`: factorisations under vmap
-- `mincq`, `program`: Algorithm 1: its face and checks, and the program on checked arrays
+- `mincq`, `program`: Algorithm 1, equations 5 to 7: its face and checks, and the program on checked arrays (`learn`)
 """

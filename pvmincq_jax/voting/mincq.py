@@ -101,7 +101,7 @@ def mincq(
     weights and margin follow from the implicit function theorem. They hold where no voter reaches its bound just now;
     where one does, it is taken to stay there. Where the votes do not determine the weights (more voters than rank),
     the derivative of least norm is given; votes, moments and C-bound have the same derivative for every choice. A
-    lane that is not SOLVED has derivative 0.
+    problem that is not SOLVED has derivative 0.
 
     In float64 the result is within 1e-10 of optimal as a rule, SOLVED means 1e-7, and second derivatives are exact.
     In float32 it is within 1e-5 as a rule, for margins from 0.05 mu_max on, SOLVED means 1e-4, and second derivatives,

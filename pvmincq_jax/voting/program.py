@@ -203,7 +203,7 @@ def solve_mincq(
     turn: bool = False,
     lead: int | None = None,
 ) -> MinCqSolution:
-    """`mincq` on checked arrays of one dtype, of which a bad lane says so and disturbs nobody.
+    """`mincq` on checked arrays of one dtype, of which a bad problem says so and disturbs nobody.
 
     Args:
       votes, labels, shares: the sample ``[m, n]``, ``[m]`` and ``[m]``.
@@ -218,8 +218,8 @@ def solve_mincq(
     bad |= ~(jnp.max(jnp.abs(labels)) <= 1) | ~(jnp.min(shares) >= 0)
     if factor is not None:
         bad |= ~(jnp.all(jnp.isfinite(factor.left)) & jnp.all(jnp.isfinite(factor.right)))
-    # A bad lane goes on with ones in place of its input: its derivatives are then 0, and what it shares with other
-    # lanes gets no NaN from it. The margin is looked at apart, so that a vmap over margins shares all the rest.
+    # A bad problem goes on with ones in place of its input: its derivatives are then 0, and what it shares with other
+    # problems gets no NaN from it. The margin is looked at apart, so that a vmap over margins shares all the rest.
     votes, labels, shares, voter_mask, factor = jax.tree.map(
         lambda part: jnp.where(bad, jnp.ones_like(part), part), (votes, labels, shares, voter_mask, factor)
     )
@@ -312,7 +312,7 @@ def learn(
     status = jnp.where(residual <= accuracy(dtype), Status.SOLVED, Status.MAX_ITERATIONS)
     status = jnp.where(feasible, status, Status.INFEASIBLE).astype(jnp.int32)
     solved = status == Status.SOLVED
-    # The C-bound is computed from safe weights, so that a failed lane sends no NaN into the gradients of the others.
+    # The C-bound is computed from safe weights, so that a failed problem sends no NaN into the gradients of the others.
     weights = jnp.where(solved & voter_mask, solution.x, 0.0)
     vote = votes @ weights
     c_bound = 1 - (shares @ (labels * vote)) ** 2 / jnp.where(solved, shares @ vote**2, 1.0)
