@@ -273,7 +273,7 @@ def test_every_point_of_a_fit_is_solved_to_what_mincq_states(form, one_gamma):
     )
 
 
-@pytest.mark.parametrize("classifier", [PVMinCqClassifier, PVTransportClassifier])
+@pytest.mark.parametrize("classifier", [pytest.param(PVMinCqClassifier, marks=pytest.mark.long), PVTransportClassifier])
 def test_a_whole_fit_takes_no_memory_for_all_differences(classifier, one_gamma):
     """Distances, radii, matchings, maps, medians, votes and the committee, in many features."""
     rng = np.random.default_rng(0)

@@ -17,6 +17,7 @@ SMALL = ["--jobs", "0", "--levels", "1", "--runs", "2", "--seed", "1001", "--per
 POINT = {"radii": (0.2,), "radius_unit": "pv", "margins": (0.1,), "folds": 2}
 
 
+@pytest.mark.long
 def test_the_command(tmp_path, monkeypatch, capsys):
     """Two runs in one test, with one point of the grid and few steps of learning: it compiles for most of the time."""
     folder = tmp_path / "made"

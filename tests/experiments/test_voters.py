@@ -1,5 +1,7 @@
 """The command that compares where the kernels sit."""
 
+import pytest
+
 import pvmincq_jax as pvm
 from experiments import voters
 from tests.experiments.commands import lines_of
@@ -18,6 +20,7 @@ def test_a_small_comparison(tmp_path, capsys, monkeypatch):
     assert all(f"{record['accuracy']:.1f}" in shown for record in records)
 
 
+@pytest.mark.long
 def test_a_small_comparison_of_caps(tmp_path, capsys, one_gamma):
     most = ["--runs", "1", "--most", "8", "40", "--capped", "Adelie to Gentoo"]
     voters.main([*most, "--jobs", "0", "--out", str(tmp_path)])

@@ -17,7 +17,13 @@ TIME_OUT = 200
 
 
 @pytest.mark.parametrize(
-    "way", ["dispatches", "threads", "gradients", pytest.param("shard_map", marks=pytest.mark.long), "sharded_jit"]
+    "way",
+    [
+        "dispatches",
+        "threads",
+        "gradients",
+        *(pytest.param(way, marks=pytest.mark.long) for way in ("shard_map", "sharded_jit")),
+    ],
 )
 def test_many_at_once(way: str) -> None:
     # OpenBLAS's own threads, which a busy machine makes very slow, have no part in this.
