@@ -227,7 +227,11 @@ def check_case(seed):
         active = np.any(np.atleast_2d(model.weights) != 0, axis=0)
         if options.get("centers", "target") != "target":
             # Kernels on source points all take part, also those that reach nobody.
-            active |= np.any(np.all(np.asarray(model.centers)[:, None] == task.source[None], axis=-1), axis=1)
+            on_source = np.any(np.all(np.asarray(model.centers)[:, None] == task.source[None], axis=-1), axis=1)
+            if len(active) == len(task.source) + len(task.target):
+                # Those on target points come first, and may share their place with a source point.
+                on_source[: len(task.target)] = False
+            active |= on_source
     if moved:
         points = moved_points(model.pairs, np.asarray(task.source, float), np.asarray(task.target, float))
         if choice is not None:

@@ -70,7 +70,8 @@ def over_classes(criterion: Callable[..., np.ndarray]) -> Callable[..., np.ndarr
 def scores_of(sweep: Sweep, criterion: Criterion) -> np.ndarray:
     """The scores ``[r, g, k]`` of a criterion; of those that it gives for each class ``[c, r, g, k]``, half the sum."""
     scores = np.asarray(criterion(sweep), float)
-    return np.sum(scores, axis=0) / 2 if scores.ndim == 4 else scores
+    scores = np.sum(scores, axis=0) / 2 if scores.ndim == 4 else scores
+    return where_solved(sweep, scores) if scores.shape == sweep.status.shape else scores
 
 
 @over_classes

@@ -306,7 +306,7 @@ def learn_sweep(task: LearningTask, options: GridOptions, source_labels: np.ndar
         margin_unit=options.unit,
         status=status[:, :, 0],
         weights=whole(np.where(solved, each.weights, np.nan)),
-        c_bound=whole(each.c_bound),
+        c_bound=whole(np.where(solved[..., 0], each.c_bound, np.nan)),
         kkt_residual=whole(each.kkt_residual),
         mu_max=whole(each.mu_max),
         self_risk=whole(risk),

@@ -16,15 +16,10 @@ from pvmincq_jax.voting.mincq import Solver
 TIME_OUT = 200
 
 
-@pytest.mark.parametrize(
-    "way",
-    [
-        "dispatches",
-        "threads",
-        "gradients",
-        *(pytest.param(way, marks=pytest.mark.long) for way in ("shard_map", "sharded_jit")),
-    ],
-)
+LONG = [pytest.param(way, marks=pytest.mark.long) for way in ("shard_map", "sharded_jit")]
+
+
+@pytest.mark.parametrize("way", ["dispatches", "threads", "gradients", *LONG])
 def test_many_at_once(way: str) -> None:
     # OpenBLAS's own threads, which a busy machine makes very slow, have no part in this.
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
