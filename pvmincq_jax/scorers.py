@@ -11,6 +11,7 @@ Labels of target rows are never read: as for the estimators, they may be -1, NaN
 errors, so that the higher is the better.
 """
 
+import abc
 from typing import Any, Literal
 
 import numpy as np
@@ -95,9 +96,9 @@ class _DomainScorer(BaseEstimator):
         """
         return self.score(estimator, X, y, sample_domain)
 
+    @abc.abstractmethod
     def score(self, estimator: Any, X: Any, y: Any, sample_domain: Any = None) -> float:
         """What a call returns."""
-        raise NotImplementedError
 
 
 class RsPvScorer(_DomainScorer):

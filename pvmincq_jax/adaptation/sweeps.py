@@ -339,7 +339,7 @@ def _risks(values: np.ndarray, labels: np.ndarray, weights: np.ndarray) -> np.nd
 
 def learn_again(
     sweep: Sweep, rows: Sequence[int], points: Sequence[Any], samples: Sequence[SelfLabels], options: GridOptions,
-    labels: np.ndarray, **named: Any,
+    labels: np.ndarray, source_weights: np.ndarray, **named: Any,
 ) -> Sweep:  # fmt: skip
     """Votes of the same voters at some radii of a grid, learnt on other points: those of a larger sample.
 
@@ -350,13 +350,14 @@ def learn_again(
       samples: their labels and weights.
       options: of the grid.
       labels: of the source that these come from ``[m_s]``, or ``[c, m_s]``.
+      source_weights: of the same points ``[m_s]``, and in the samples already.
       **named: further fields of the result.
 
     Returns: a `Sweep` with these radii alone, whose target points are those of the first one.
     """
     masks = [[sweep.voter_mask[r, g, :count] for g, count in enumerate(sweep.voter_counts[r])] for r in rows]
     voters, everybody = tuple(sweep.voters[r] for r in rows), np.ones((1, labels.shape[-1]), bool)
-    task = LearningTask(points, voters, [masks], [samples], sweep.target, None, everybody)
+    task = LearningTask(points, voters, [masks], [samples], sweep.target, None, everybody, source_weights)
     same: Any = {"radii": sweep.radii[list(rows)], "pv": sweep.pv[list(rows)], "target": sweep.target}
     return learn_sweep(task, options, labels, **same, ratio=sweep.ratio, shift=sweep.shift, **named)
 

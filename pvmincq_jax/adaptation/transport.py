@@ -10,7 +10,8 @@ over target points, and its mean and spread are what moves and what it costs: se
 `pvmincq_jax.bounds.deviation.moved_gibbs_bound`.
 """
 
-from typing import NamedTuple
+from types import ModuleType
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -209,25 +210,33 @@ def nearest_means(
     for start in range(0, len(x), _ROWS):
         part = slice(start, start + _ROWS)
         if tree is not None:
-            far, near = (np.reshape(one, (-1, k)) for one in tree.query(x[part], k))
+            distance, near = (np.reshape(one, (-1, k)) for one in tree.query(x[part], k))
+            square = distance**2
         else:
-            square = squared_distances(x[part], known)
-            near = np.argpartition(square, k - 1, axis=1)[:, :k]
-            far = np.sqrt(np.take_along_axis(square, near, axis=1))
-        least = np.min(far, axis=1, keepdims=True)
-        closest = far <= least
-        share = np.where(closest, 1.0, least / np.where(closest, 1.0, far)) ** 2 * weights[rows][near]
-        share = share / np.sum(share, axis=1, keepdims=True)
-        means[part] = np.einsum("mk,mk...->m...", share, values[rows][near])
-        nearest[part] = least[:, 0]
+            every = squared_distances(x[part], known)
+            near = np.argpartition(every, k - 1, axis=1)[:, :k]
+            square = np.take_along_axis(every, near, axis=1)
+        means[part] = np.einsum("mk,mk...->m...", _shares(square, weights[rows][near], np), values[rows][near])
+        nearest[part] = np.sqrt(np.min(square, axis=1))
     return means, nearest
 
 
-def move_all(transport: Transport, source: np.ndarray, rows: np.ndarray, target: np.ndarray) -> Transport:
-    """The map of some rows of a source, and of some points of a target, for all of it.
+def _shares(square: Any, weights: Any, xp: ModuleType) -> Any:
+    """a_i ~ P_i / |x - x_i|^2 of the nearest points, from their squared distances and weights ``[m, k]``; of sum 1.
 
-    Points that were not matched move along with those that were, see `move`, and weigh as these do. Pairs are those of
-    the rows.
+    Relative to the nearest, so that a point itself outweighs all others without a division by 0.
+    """
+    least = xp.min(square, axis=1, keepdims=True)
+    closest = square <= least
+    share = xp.where(closest, 1.0, least / xp.where(closest, 1.0, square)) * weights
+    return share / xp.sum(share, axis=1, keepdims=True)
+
+
+def move_all(transport: Transport, source: np.ndarray, target: np.ndarray) -> Transport:
+    """The map of parts of two samples for all of the source.
+
+    Points that were not matched move along with those that were, see `move`, and weigh as these do. Pairs are left as
+    they are.
     """
     part, weights = np.asarray(transport.source), np.asarray(transport.weights)
     shift = np.asarray(transport.moved) - part
@@ -236,7 +245,6 @@ def move_all(transport: Transport, source: np.ndarray, rows: np.ndarray, target:
     moved = source + means[:, :-3]
     if float(transport.radius) == 0:
         moved = match_moments(source, target) if transport.match_moments else source
-    pairs = transport.pairs._replace(source=rows[transport.pairs.source])
     heavy, distance, variance = means[:, -3:].T
     return transport._replace(
         source=source,
@@ -244,7 +252,6 @@ def move_all(transport: Transport, source: np.ndarray, rows: np.ndarray, target:
         weights=heavy,
         mean_distance=distance,
         variance=variance,
-        pairs=pairs,
     )
 
 
@@ -273,12 +280,7 @@ def move(transport: Transport, x: ArrayLike, *, neighbours: int = 5) -> Array:
     x = jnp.asarray(x, source.dtype)
     k = min(check_count("neighbours", neighbours, 1), source.shape[0])
     square = jnp.asarray(squared_distances(x, source))
-    far, near = jax.lax.top_k(jnp.where(shares > 0, -square, -jnp.inf), k)
-    least = -far[:, :1]
-    # Relative to the nearest, so that a source point itself outweighs all others without a division by 0.
-    closest = -far <= least
-    ratio = jnp.where(closest, 1.0, least / jnp.where(closest, 1.0, -far))
-    weight = jnp.where(jnp.isfinite(far), ratio * shares[near], 0.0)
-    weight = weight / jnp.sum(weight, axis=1, keepdims=True)
+    nearest, near = jax.lax.top_k(jnp.where(shares > 0, -square, -jnp.inf), k)
+    weight = _shares(-nearest, shares[near], jnp)
     shift = jnp.asarray(transport.moved) - source
     return x + jnp.sum(weight[..., None] * shift[near], axis=1)

@@ -17,6 +17,7 @@ from pvmincq_jax.adaptation.sweeps import GridOptions, Sweep, draw_count, learn_
 from pvmincq_jax.adaptation.transport import move_all, nearest_means
 from pvmincq_jax.adaptation.transport_criteria import transport_criterion
 from pvmincq_jax.adaptation.transport_sweeps import check_shares, compile_transport, moved_labels, transport_sweep
+from pvmincq_jax.matching.matching import ExpectedMatching
 from pvmincq_jax.matching.selflabel import SelfLabels
 from pvmincq_jax.matching.space import Precomputed
 from pvmincq_jax.voting.centers import MOST_VOTERS
@@ -75,7 +76,10 @@ class _Parts(NamedTuple):
     grid: dict[str, Any]
     whole: tuple[np.ndarray, np.ndarray, np.ndarray]
     weights: np.ndarray
-    solver: dict[str, Any]
+
+    def pairs(self, pairs: ExpectedMatching) -> ExpectedMatching:
+        """Pairs of the parts' rows as pairs of rows of the whole samples."""
+        return pairs._replace(source=self.source_rows[pairs.source], target=self.target_rows[pairs.target])
 
 
 def _parts(
@@ -89,9 +93,9 @@ def _parts(
     labels, weights = np.asarray(source_labels), read_weights("source_weights", grid.get("source_weights"), sizes[0])
     rows = part_rows(whole[0], most, seed, labels), part_rows(whole[2], most, seed)
     samples = whole[0][rows[0]], labels[rows[0]], whole[2][rows[1]]
-    given = {name: np.asarray(grid[name])[rows[0]] for name in ("source_weights", "identity_weights") if name in grid}
-    solver: Any = {name: grid[name] for name in ("solver", "mesh") if name in grid}
-    return _Parts(*rows, samples, grid | given, whole, weights, solver)
+    weighed = [name for name in ("source_weights", "identity_weights") if grid.get(name) is not None]
+    given = {name: np.asarray(grid[name])[rows[0]] for name in weighed}
+    return _Parts(*rows, samples, grid | given, whole, weights)
 
 
 def _on_all_points(fit: ValidatedFit, parts: _Parts, top_fraction: float | None) -> ValidatedFit:
@@ -101,16 +105,18 @@ def _on_all_points(fit: ValidatedFit, parts: _Parts, top_fraction: float | None)
     if top_fraction is not None:
         rows = sorted({best, *members(figures, fit.choice.scores, top_fraction)[0][:, 0].tolist()})
     voters = FamilyGrid(figures.gammas, figures.voters[best])
-    options = GridOptions(voters, figures.margins, figures.margin_unit, **parts.solver)
+    solver: Any = {name: parts.grid[name] for name in ("solver", "mesh") if name in parts.grid}
+    options = GridOptions(voters, figures.margins, figures.margin_unit, **solver)
+    learnt: Any = options, labels, parts.weights
     if figures.transports:
-        maps = [move_all(figures.transports[r], source, parts.source_rows, target) for r in rows]
-        maps = [one._replace(pairs=one.pairs._replace(target=parts.target_rows[one.pairs.target])) for one in maps]
+        maps = [move_all(figures.transports[r], source, target) for r in rows]
+        maps = [one._replace(pairs=parts.pairs(one.pairs)) for one in maps]
         samples = [moved_labels(one, labels, parts.weights) for one in maps]
         points = [np.asarray(one.moved) for one in maps]
-        again = learn_again(figures, rows, points, samples, options, labels, transports=tuple(maps))
+        again = learn_again(figures, rows, points, samples, *learnt, transports=tuple(maps))
     else:
         sample = _labels_of_all(figures, best, parts)
-        again = learn_again(figures, rows, [target], [sample], options, labels)
+        again = learn_again(figures, rows, [target], [sample], *learnt)
     if top_fraction is None:
         return fit._replace(model=model_at(again, (0, gamma, margin)))
     scores = fit.choice.scores[rows]
@@ -125,10 +131,7 @@ def _labels_of_all(figures: Sweep, radius: int, parts: _Parts) -> SelfLabels:
     means, nearest = nearest_means(figures.target, sample.weights, fields, target)
     near = nearest <= figures.radii[radius]
     labels = np.where(near, means[:, :-1].T, 0.0).reshape(*sample.labels.shape[:-1], -1)
-    pairs = sample.pairs._replace(
-        source=parts.source_rows[sample.pairs.source], target=parts.target_rows[sample.pairs.target]
-    )
-    return SelfLabels(labels, np.where(near, means[:, -1], 0.0), sample.pv, pairs)
+    return SelfLabels(labels, np.where(near, means[:, -1], 0.0), sample.pv, parts.pairs(sample.pairs))
 
 
 def best_fit(figures: Sweep, criterion: Criterion) -> ValidatedFit:
