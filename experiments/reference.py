@@ -2,8 +2,8 @@
 
   python -m experiments.reference --out FOLDER
 
-Then open FOLDER/index.html; nothing is loaded from the network. It needs ``pip install -e ".[docs]"``. Equations of the
-pages become MathML, which browsers draw themselves; those in docstrings are text.
+Then open FOLDER/index.html; nothing is loaded from the network. It needs ``pip install -e ".[docs]"``. Equations of
+pages and docstrings become MathML, which browsers draw themselves.
 """
 
 import argparse
@@ -17,6 +17,7 @@ from typing import Any
 
 import pvmincq_jax
 from experiments.run.command import end, note
+from experiments.run.equations import typeset
 
 __all__ = ["MODULES", "PAGES", "build", "main"]
 
@@ -37,6 +38,8 @@ PAGES = {
     "contributing": ".github/CONTRIBUTING.md",
     "changelog": "CHANGELOG.md",
 }
+# A dot in a signature, as pdoc colours it.
+_DOT = '</span><span class="o">.</span><span class="n">'
 
 
 def _page(name: str, out: Path) -> ModuleType:
@@ -77,6 +80,7 @@ def _tidy(members: Sequence[Any]) -> None:
     for member in members:
         if (member.docstring or "").startswith("Alias for field number"):
             member.docstring = ""
+        member.docstring = typeset(member.docstring or "")
         if member.kind == "class":
             member.bases = [base for base in member.bases if "_" not in {base[0].split(".")[-1][:1], base[1][:1]}]
             ours = [one for one in member.members.values() if one.taken_from[0].startswith("pvmincq_jax")]
@@ -102,11 +106,16 @@ def build(out: Path) -> None:
     for module in modules.values():
         module.submodules = [modules[one.modulename] for one in module.submodules if one.modulename in modules]
         _tidy(module.own_members)
+        if module.modulename in MODULES:
+            module.docstring = typeset(module.docstring)
     fit = "<style>img { max-width: 100%; } </style></head>"
     for name, module in modules.items():
         path = out / f"{name.replace('.', '/')}.html"
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(pdoc.render.html_module(module, modules).replace("</head>", fit, 1), encoding="utf-8")
+        text = pdoc.render.html_module(module, modules).replace("</head>", fit, 1)
+        # JAX's array by the name that users know.
+        text = text.replace(f"jaxlib{_DOT}_jax{_DOT}Array", "Array").replace("jaxlib._jax.Array", "Array")
+        path.write_text(text, encoding="utf-8")
     (out / "index.html").write_text(pdoc.render.html_index(modules), encoding="utf-8")
     (out / "search.js").write_text(pdoc.render.search_index(modules), encoding="utf-8")
 

@@ -7,6 +7,7 @@ from html.parser import HTMLParser
 import pytest
 
 from experiments import reference
+from experiments.run.equations import to_latex, typeset
 
 
 class Page(HTMLParser):
@@ -55,6 +56,31 @@ def test_equations_are_drawn(pages):
     found, out = pages
     assert {"math", "mfrac", "msub"} <= found[out / "glossary.html"].tags
     assert not re.search(r"\$[^$\n]*\\[a-z]+", (out / "glossary.html").read_text())
+    text = (out / "pvmincq_jax.html").read_text()
+    assert text.count("<math") > 40
+    assert "R(B_Q) &lt;= 1 -" not in text
+    assert "mu_max = " not in text
+
+
+@pytest.mark.parametrize(
+    ("plain", "latex"),
+    [
+        ("M = E_x h(x) h(x)'", "M = E_{x} h(x) h(x)'"),
+        ("r* = r + sqrt((KL + log(4 sqrt(m))) / (2m))", r"r^{*} = r + \sqrt{(\mathrm{KL} + \log(4 \sqrt{m})) / (2m)}"),
+        ("max {p in [q, 1] : p <= eps_H}", r"\max \{p \in [q, 1] : p \le  \epsilon_{H}\}"),
+        ("|x - c|^2 != (2 gamma)^(-1/2)", r"\vert x - c\vert ^{2} \ne  (2 \gamma)^{-1/2}"),
+    ],
+)
+def test_plain_mathematics_as_latex(plain, latex):
+    assert to_latex(plain) == latex
+
+
+def test_what_is_an_equation_and_what_is_not():
+    text = typeset("With t = 1/2 a bound; a vote is of a class. At mu = 0 it is `a = b`.\n\nExample:\n  >>> x = 1")
+    assert text.count("<math") == 2
+    assert re.sub("<math.*?</math>", "#", text) == (
+        "With # a bound; a vote is of a class. At # it is `a = b`.\n\nExample:\n  >>> x = 1"
+    )
 
 
 def test_nothing_is_said_of_fields_that_says_nothing(pages):
