@@ -1,7 +1,7 @@
 """The engine: MinCq on many samples, at several margins each, for all grids of the package.
 
 A grid is a problem for each fold, radius, gamma and class, solved at all margins. On the host each problem becomes a
-small sample with the same moments (`pvmincq_jax.voting.moments`), without the voters that take no part; problems are
+small sample with the same moments (`pvmincq_jax.voting.factor`), without the voters that take no part; problems are
 then filled up to a few shapes, and the program of `pvmincq_jax.mincq` is mapped over them: by threads, one for a core,
 or over the devices of a mesh. Filling up, with voters that are masked and rows of zeros, changes nothing in the result.
 """
@@ -19,8 +19,8 @@ import numpy as np
 
 from pvmincq_jax._threads import core_count, one_blas_thread
 from pvmincq_jax._types import Array, MarginUnit, Status, precision
+from pvmincq_jax.voting.factor import Part, SmallSample, from_moments, from_votes, moments
 from pvmincq_jax.voting.families import read_votes
-from pvmincq_jax.voting.moments import Part, SmallSample, from_moments, from_votes, moments
 from pvmincq_jax.voting.program import SMALL_MARGIN, Solver, Steps, accuracy, learn
 
 __all__: list[str] = []

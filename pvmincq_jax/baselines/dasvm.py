@@ -27,7 +27,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pvmincq_jax.baselines._form import KernelModel, Method, Sample, decision, expand, make_grid, on_kernels
-from pvmincq_jax.baselines._svc import weighted_svc
+from pvmincq_jax.baselines.svm import weighted_svc
 
 __all__ = ["GRID", "VALIDATION", "DasvmModel", "DasvmParams", "decision", "fit", "fit_grid"]
 

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pvmincq_jax.baselines._form import KernelModel, Method, Sample, by_gamma, decision, make_grid
-from pvmincq_jax.baselines._votes import VoteProblem, vote_models
+from pvmincq_jax.baselines.mincq import VoteProblem, vote_models
 from pvmincq_jax.matching.selflabel import nn_self_label
 
 __all__ = ["GRID", "VALIDATION", "NNMinCqModel", "NNMinCqParams", "decision", "fit", "fit_grid"]

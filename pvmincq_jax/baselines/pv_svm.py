@@ -23,7 +23,7 @@ from pvmincq_jax.baselines._form import (
     rbf_kernel,
     read_params,
 )
-from pvmincq_jax.baselines._svc import weighted_svc
+from pvmincq_jax.baselines.svm import weighted_svc
 from pvmincq_jax.matching.curve import bottleneck_radius
 from pvmincq_jax.matching.graph import space_graph
 from pvmincq_jax.matching.matching import draw_matchings

@@ -25,7 +25,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pvmincq_jax.baselines._form import KernelModel, Method, Sample, decision, expand, make_grid, on_kernels
-from pvmincq_jax.baselines._svc import TOLERANCE, weighted_svc
+from pvmincq_jax.baselines.svm import TOLERANCE, weighted_svc
 
 __all__ = ["GRID", "VALIDATION", "TsvmModel", "TsvmParams", "decision", "fit", "fit_grid"]
 

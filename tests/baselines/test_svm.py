@@ -7,7 +7,7 @@ import pytest
 from sklearn.svm import SVC
 
 from pvmincq_jax.baselines import dasvm, svm, tsvm
-from pvmincq_jax.baselines._svc import weighted_svc
+from pvmincq_jax.baselines.svm import weighted_svc
 from pvmincq_jax.datasets import moons_task
 
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import pvmincq_jax as pvm
-from pvmincq_jax.voting.moments import from_moments, from_votes, moments
+from pvmincq_jax.voting.factor import from_moments, from_votes, moments
 from pvmincq_jax.voting.program import solve_mincq
 
 
