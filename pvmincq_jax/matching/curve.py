@@ -6,7 +6,7 @@ samples: it decides what the answer costs, never what it is.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from pvmincq_jax._checks import check_list, check_numbers, check_positive
 from pvmincq_jax._types import ArrayLike, RadiusUnit
 from pvmincq_jax.matching.graph import RadiusGraph, space_graph
 from pvmincq_jax.matching.growth import Forest
-from pvmincq_jax.matching.matching import pv_of, random_matchings
+from pvmincq_jax.matching.matching import pv_of
 from pvmincq_jax.matching.space import Metric, Space, make_space
 
 __all__ = ["PVCurve", "bottleneck_radius", "grid_radii", "pv_curve"]
@@ -33,9 +33,6 @@ _FAR = 64
 _NEAR = 1 << 15
 # How much further than a guess edges are looked up.
 _FURTHER = 1.25
-# One bit for each of so many pairs is cheap to go through; of more pairs, so few numbers are better found by matchings.
-_BITS = 1 << 28
-_NUMBERS = 64
 # Edges of a graph that is built on a guess alone (100 MB), and how many times as many each further one may have.
 _EDGES = 1 << 23
 _MORE_EDGES = 4
@@ -184,56 +181,28 @@ def radii_of_pairs(space: Space, needed: Sequence[int] | np.ndarray) -> np.ndarr
         space = space.flipped()
     guess = _Guess(space)
     # Below any distance, so that coinciding points are matched like others.
-    empty = guess.graph(int(needed[-1])), np.full(space.target_rows.size, -1), -1.0
-    large = space.source_rows.size * space.target_rows.size > _BITS and len(needed) <= _NUMBERS
-    forest: Forest | _LargeMatching = _LargeMatching(*empty) if large else Forest(*empty)
+    forest = Forest(guess.graph(int(needed[-1])), np.full(space.target_rows.size, -1), -1.0)
     radii = []
     for pairs in map(int, needed):
         approach = pairs - forest.pairs > _FAR
         while forest.pairs < pairs:
-            exhausted = False
-            if isinstance(forest, _LargeMatching):
-                forest, enough = _approach(forest, pairs, guess, 0)
-                forest, exhausted = enough or forest, enough is None
-            else:
-                forest = _approach(forest, pairs, guess, _NEAR)[0] if approach else forest
-                approach, exhausted = False, np.isinf(forest.next_pair())
-            if exhausted:
-                graph, approach = guess.graph(pairs, forest.graph), True
-                forest = type(forest)(graph, forest.column_mate, forest.graph.radius)
+            forest = _approach(forest, pairs, guess) if approach else forest
+            approach = bool(np.isinf(forest.next_pair()))
+            if approach:
+                forest = Forest(guess.graph(pairs, forest.graph), forest.column_mate, forest.graph.radius)
         radii.append(forest.radius)
     return np.array(radii)
 
 
-class _LargeMatching:
-    """A maximum matching at a radius, for samples too large for one bit of each pair; as `Forest`."""
-
-    def __init__(self, graph: RadiusGraph, column_mate: np.ndarray, radius: float) -> None:
-        self.graph, self.column_mate, self.radius = graph, column_mate, radius
-        self.pairs = int(np.count_nonzero(column_mate >= 0))
-
-    def at(self, radius: float, _: np.ndarray) -> "_LargeMatching":
-        graph = self.graph.within(max(radius, _SMALLEST))
-        (partners,) = random_matchings(graph, None, [np.random.default_rng(0)], start=self.column_mate)
-        return _LargeMatching(self.graph, partners, radius)
-
-    def line_up(self, edges: np.ndarray, radius: float) -> None:
-        """Nothing: its edges need no order."""
-
-
-_Any = TypeVar("_Any", Forest, _LargeMatching)
-
-
-def _approach(forest: _Any, pairs: int, guess: "_Guess", near: int) -> tuple[_Any, _Any | None]:
+def _approach(forest: Forest, pairs: int, guess: "_Guess") -> Forest:
     """Closes in on so many pairs, by matchings at radii between one that is too small and one that suffices.
 
     Args:
       forest: with fewer pairs.
       pairs: how many are asked for.
       guess: where to look first.
-      near: with so few edges in between, and few pairs to go, the search ends. With 0, only when no radius is between.
 
-    Returns: the last forest with fewer pairs and the first with enough; None if the whole graph has not enough.
+    Returns: a forest with fewer pairs yet, with few pairs to go and few edges in between, which are lined up.
     """
     distances, last = forest.graph.distances, forest.graph.radius
     edges, lengths, loaded = np.zeros(0, int), np.zeros(0), 0.0
@@ -242,7 +211,7 @@ def _approach(forest: _Any, pairs: int, guess: "_Guess", near: int) -> tuple[_An
     while True:
         gap = pairs - forest.pairs
         # A matching with too few pairs can be built on, one with too many cannot: aim a little below.
-        aim = pairs - (_FAR // 2 if near and gap > _FAR else 0)
+        aim = pairs - (_FAR // 2 if gap > _FAR else 0)
         if reached is None:
             radius, end = (guess.ahead(forest, count) for count in (aim, pairs))
             if (not edges.size or end > loaded) and loaded < last:
@@ -269,7 +238,7 @@ def _approach(forest: _Any, pairs: int, guess: "_Guess", near: int) -> tuple[_An
             radius = max(forest.radius, 0.0) * (1 - share) + end * share
             sides = np.quantile(some, [0.5, 0.5] if halve else [1 / 64, 63 / 64], method="lower")
             radius = float(np.clip(radius, *sides))
-        if gap <= _FAR and np.count_nonzero(lengths <= end) <= near:
+        if gap <= _FAR and np.count_nonzero(lengths <= end) <= _NEAR:
             break
         within = lengths <= radius
         trial = forest.at(radius, edges[within])
@@ -282,10 +251,10 @@ def _approach(forest: _Any, pairs: int, guess: "_Guess", near: int) -> tuple[_An
         edges, lengths = edges[within], lengths[within]
     if reached is not None:
         loaded = reached.radius
-    elif edges.size > near:
-        loaded = max(end, float(np.quantile(some, near / edges.size)))
+    elif edges.size > _NEAR:
+        loaded = max(end, float(np.quantile(some, _NEAR / edges.size)))
     forest.line_up(edges[lengths <= loaded], loaded)
-    return forest, reached
+    return forest
 
 
 class _Guess:
@@ -318,11 +287,11 @@ class _Guess:
         fall = np.log(self.rows / _PARTS[1]) / np.log(_PARTS[1] / _PARTS[0])
         return float(large * min(large / small, 1.0) ** (min(fall, 1.0) + max(fall - 1.0, 0.0) / 2))
 
-    def see(self, forest: "Forest | _LargeMatching") -> None:
+    def see(self, forest: Forest) -> None:
         """Takes a matching into account, larger than those before."""
         self.seen.append((forest.pairs, max(forest.radius, 0.0)))
 
-    def ahead(self, forest: "Forest | _LargeMatching", pairs: int) -> float:
+    def ahead(self, forest: Forest, pairs: int) -> float:
         """A radius with about so many pairs, more than those of a matching: as the last ones have it, if there are any.
 
         On a straight line, which does not go too far: the fewer points are left, the more of the radius each of them

@@ -3,20 +3,19 @@
 Host code, outside `jit`. The matchings depend on the points and the seed, never on the order of the rows: rows that
 come sorted by class would otherwise let a matching read the target's labels off the row numbers.
 
-How a matching is drawn. SciPy's maximum flow (Dinic) finds a maximum matching of the graph, whose vertices are numbered
-at random. A graph of many edges is first thinned out to a few random neighbours of each point, on both sides. Where the
+How a matching is drawn. SciPy's Hopcroft and Karp finds a maximum matching of the graph, whose vertices are numbered at
+random. A graph of many edges is first thinned out to a few random neighbours of each point, on both sides. Where the
 thin graph has no matching of full size, a search over all edges adds those on alternating paths to unmatched points,
 until it finds no such path: then the matching is maximum (Berge). Short edges are not preferred. The law of the draw is
 the same for points that the graph does not tell apart, so each of them is as likely to be matched, and on a complete
 graph every permutation is as likely as any other; in general, not all maximum matchings are equally likely.
 """
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 from scipy.sparse import csc_array, csr_array
-from scipy.sparse.csgraph import maximum_flow
+from scipy.sparse.csgraph import maximum_bipartite_matching
 
 from pvmincq_jax._checks import check_count
 from pvmincq_jax._types import ArrayLike
@@ -25,11 +24,10 @@ from pvmincq_jax.matching.space import Metric, make_space
 
 __all__ = ["ExpectedMatching", "Matching", "MatchingDraws", "draw_matchings", "match", "perturbed_variation"]
 
-# Edges per point up to which a graph goes to the flow whole, and random neighbours of each point in a thin one.
-_WHOLE = 32
+# Edges per point up to which a graph is taken whole, and random neighbours of each point in a thin one.
+_WHOLE = 16
 _SAMPLED = 8
-# Edges of small graphs that go to one flow together, and edges that a search handles at once.
-_TOGETHER = 1 << 16
+# Edges that a search handles at once.
 _BLOCK = 1 << 21
 
 
@@ -115,8 +113,8 @@ def match(
     """
     space = make_space(source, target, metric)
     graph = space_graph(space, radius)
-    streams = [np.random.default_rng([check_count("seed", seed, 0), 0])]
-    (partners,) = random_matchings(graph, edges_by_target(graph), streams)
+    stream = np.random.default_rng([check_count("seed", seed, 0), 0])
+    partners = _random_matching(graph, _edges_by_target(graph), stream)
     targets = np.flatnonzero(partners >= 0)
     targets = targets[np.argsort(space.source_rows[partners[targets]])]
     sources = partners[targets]
@@ -151,8 +149,8 @@ def draw_matchings(graph: RadiusGraph, draws: int, *, seed: int = 0) -> Matching
     """Draws several maximum matchings of one graph, cheaper than one at a time (Algorithm 2, step 2).
 
     The graph is shared, and only the first draw has to prove that it is maximum. The first is the matching of `match`
-    with the same seed; more draws add to a series without changing it. On graphs of many edges, the others fall back on
-    edges of the first where random edges do not suffice, and are a little more like the first than like each other.
+    with the same seed; more draws add to a series without changing it. On graphs of many edges, each falls back on
+    edges of the one before where random edges do not suffice, which makes neighbours in the series a little more alike.
 
     Args:
       graph: of `radius_graph`.
@@ -169,66 +167,52 @@ def draw_matchings(graph: RadiusGraph, draws: int, *, seed: int = 0) -> Matching
       (array([0, 0, 1, 1]), array([0, 1, 0, 1]), array([0.5, 0.5, 0.5, 0.5]))
     """
     draws, seed = check_count("draws", draws, 1), check_count("seed", seed, 0)
-    by_target, size = edges_by_target(graph), graph.source_rows.size
-    together = 1 + _TOGETHER // graph.neighbours.size if graph.neighbours.size and by_target is None else 1
+    by_target, size = _edges_by_target(graph), graph.source_rows.size
     partners, known = np.empty((draws, graph.target_rows.size), dtype=np.int64), None
-    for first in range(0, draws, together):
-        series = range(first, min(first + together, draws))
-        vertices = random_matchings(graph, by_target, [np.random.default_rng([seed, draw]) for draw in series], known)
-        known = vertices[0] if known is None else known
-        partners[np.ix_(np.asarray(series), graph.target_rows)] = np.where(
-            vertices >= 0, graph.source_rows[vertices], -1
-        )
+    for draw in range(draws):
+        known = vertices = _random_matching(graph, by_target, np.random.default_rng([seed, draw]), known)
+        partners[draw, graph.target_rows] = np.where(vertices >= 0, graph.source_rows[vertices], -1)
     return MatchingDraws(partners, pv_of(int(np.count_nonzero(partners[0] >= 0)), size, partners.shape[1]), size)
 
 
-def edges_by_target(graph: RadiusGraph) -> csc_array | None:
-    """The edges stored by target vertex; None for a graph of few edges, which goes to the flow whole."""
+def _edges_by_target(graph: RadiusGraph) -> csc_array | None:
+    """The edges stored by target vertex; None for a graph of few edges, which is taken whole."""
     shape = graph.source_rows.size, graph.target_rows.size
     if graph.neighbours.size <= _WHOLE * sum(shape):
         return None
     return csr_array((np.ones(graph.neighbours.size, np.int8), graph.neighbours, graph.starts), shape=shape).tocsc()
 
 
-def random_matchings(
-    graph: RadiusGraph,
-    by_target: csc_array | None,
-    streams: Sequence[np.random.Generator],
-    known: np.ndarray | None = None,
-    start: np.ndarray | None = None,
+def _random_matching(
+    graph: RadiusGraph, by_target: csc_array | None, stream: np.random.Generator, known: np.ndarray | None = None
 ) -> np.ndarray:
-    """Draws maximum matchings.
+    """Draws a maximum matching.
 
     Args:
       graph: of any size.
-      by_target: of `edges_by_target`.
-      streams: the source of all randomness, one for each matching; more than one only without `by_target` and `start`.
-      known: a maximum matching, a row of the result. Its size spares the proof that this one is maximum, and its edges
-        make any thin graph that holds them large enough for a maximum matching.
-      start: a matching, a row of the result, to be completed by searches alone: its points stay matched.
+      by_target: of `_edges_by_target`.
+      stream: the source of all randomness.
+      known: a maximum matching, as the result. Its size spares the proof that this one is maximum, and its edges make
+        any thin graph that holds them large enough for a maximum matching.
 
-    Returns: the source vertex matched with each target vertex, or -1 ``[matchings, m_t]``.
+    Returns: the source vertex matched with each target vertex, or -1 ``[m_t]``.
     """
-    partners = np.full((len(streams), graph.target_rows.size), -1)
     degree = np.diff(graph.starts)
-    sources = targets = np.zeros(0, np.int64)
-    if start is not None:
-        partners[:] = start
-    elif by_target is None:
-        return _augment(partners, np.repeat(np.arange(degree.size), degree), graph.neighbours, degree.size, streams)
-    else:
-        sources, source_targets = _sample(graph.starts, graph.neighbours, streams[0])
-        targets, target_sources = _sample(by_target.indptr, by_target.indices, streams[0])
-        sources, targets = np.concatenate([sources, target_sources]), np.concatenate([source_targets, targets])
-        partners = _augment(partners, sources, targets, degree.size, streams)
-    most = min(degree.size, partners.size) if known is None else np.count_nonzero(known >= 0)
+    sizes = degree.size, graph.target_rows.size
+    if by_target is None:
+        return _maximum(np.repeat(np.arange(degree.size), degree), graph.neighbours, sizes, stream)
+    sources, source_targets = _sample(graph.starts, graph.neighbours, stream)
+    targets, target_sources = _sample(by_target.indptr, by_target.indices, stream)
+    sources, targets = np.concatenate([sources, target_sources]), np.concatenate([source_targets, targets])
+    partners = _maximum(sources, targets, sizes, stream)
+    most = min(sizes) if known is None else np.count_nonzero(known >= 0)
     while np.count_nonzero(partners >= 0) < most:
-        parents = _search(graph, partners[0], streams[0]) if known is None else known
+        parents = _search(graph, partners, stream) if known is None else known
         reached = np.flatnonzero(parents >= 0)
-        if known is None and np.all(partners[0, reached] >= 0):
+        if known is None and np.all(partners[reached] >= 0):
             break
         sources, targets = np.concatenate([sources, parents[reached]]), np.concatenate([targets, reached])
-        partners = _augment(partners, sources, targets, degree.size, streams)
+        partners = _maximum(sources, targets, sizes, stream)
     return partners
 
 
@@ -239,46 +223,15 @@ def _sample(starts: np.ndarray, neighbours: np.ndarray, stream: np.random.Genera
     return vertices, neighbours[starts[vertices] + (stream.random(vertices.size) * degree[vertices]).astype(np.int64)]
 
 
-def _augment(
-    partners: np.ndarray,
-    sources: np.ndarray,
-    targets: np.ndarray,
-    source_size: int,
-    streams: Sequence[np.random.Generator],
+def _maximum(
+    sources: np.ndarray, targets: np.ndarray, sizes: tuple[int, int], stream: np.random.Generator
 ) -> np.ndarray:
-    """Makes matchings ``[matchings, m_t]`` maximum on the given edges, by a maximum flow in the residual network.
-
-    Arcs lead from a source along its edges to targets, and from a matched target back to its partner. A matched target
-    has that one way out, and its partner that one way in, so no vertex carries two paths. Each matching has a copy of
-    the vertices to itself, which shares the beginning and the end of all paths: the copies do not affect each other.
-    """
-    copies, target_size = partners.shape
-    begin = copies * (source_size + target_size)
-    end, copy = begin + 1, np.arange(copies)[:, None]
-    # The flow follows the order of its vertices, so that they are numbered at random.
-    orders = [(stream.permutation(source_size), stream.permutation(target_size)) for stream in streams]
-    source_number = copy * source_size + [order for order, _ in orders]
-    target_number = copies * source_size + copy * target_size + [order for _, order in orders]
-    partner_number = np.take_along_axis(source_number, partners, axis=1)
-    unmatched = np.ones(begin, dtype=bool)
-    unmatched[copies * source_size :] = False
-    unmatched[partner_number[partners >= 0]] = False
-    roots = np.flatnonzero(unmatched)
-    tails = [source_number[:, sources], target_number, np.full(roots.size, begin)]
-    heads = [target_number[:, targets], np.where(partners >= 0, partner_number, end), roots]
-    tail, head = (np.concatenate([part.ravel() for part in ends]).astype(np.int32) for ends in (tails, heads))
-    network = csr_array((np.ones(tail.size, dtype=np.int32), (tail, head)), shape=(end + 1, end + 1))
-    flow = maximum_flow(network, begin, end, method="dinic").flow.tocoo()
-    used = (flow.data > 0) & (flow.row < copies * source_size)
-    # Every source on a path gets one new target; the pairs that the path passed are gone with it.
-    target_of = np.full(begin, -1)
-    target_of[partner_number[partners >= 0]] = target_number[partners >= 0]
-    target_of[flow.row[used]] = flow.col[used]
-    matched = np.flatnonzero(target_of >= 0)
-    vertex = np.argsort(np.concatenate([source_number.ravel(), target_number.ravel()]))
-    partners = np.full(copies * target_size, -1)
-    partners[vertex[target_of[matched]] - copies * source_size] = vertex[matched] % source_size
-    return partners.reshape(copies, target_size)
+    """A maximum matching of these edges, as the source of each target, or -1 ``[m_t]``."""
+    # SciPy follows the order of the vertices, so that they are numbered at random.
+    source_number, target_number = (stream.permutation(size) for size in sizes)
+    edges = np.ones(len(sources), dtype=np.int32), (source_number[sources], target_number[targets])
+    partners = maximum_bipartite_matching(csr_array(edges, shape=sizes), perm_type="row")[target_number]
+    return np.where(partners >= 0, np.argsort(source_number)[partners], -1)
 
 
 def _search(graph: RadiusGraph, partners: np.ndarray, stream: np.random.Generator) -> np.ndarray:
