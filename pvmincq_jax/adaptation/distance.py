@@ -205,9 +205,10 @@ def _descend(
             updates, state = optimiser.update(slope, state)
             return (optax.apply_updates(point, updates), state), terms
 
-        (reached, _), history = jax.lax.scan(step, (parameters, optimiser.init(parameters)), None, length=steps)
-        last = _objective(reached, task, iterations, with_eps_h)[1]
-        return _matrix(reached, task.covariance), jax.tree.map(jnp.append, history, last)
+        # One step more, of rate 0, tells the terms after the last.
+        start = parameters, optimiser.init(parameters)
+        (reached, _), history = jax.lax.scan(step, start, None, length=steps + 1)
+        return _matrix(reached, task.covariance), history
 
     return jax.vmap(descend)(starts)
 
@@ -227,10 +228,14 @@ def _some(points: np.ndarray, most: int, rng: np.random.Generator, labels: np.nd
     return order if len(order) <= most else rng.permutation(order)[:most]
 
 
-def own_risk(source: np.ndarray, labels: np.ndarray, gamma: float) -> float:
-    """The risk of the vote of `own_c_bound`: the share of points that the others call wrong."""
-    votes = np.asarray(rbf_votes(source, source, gamma))
-    return float(np.mean(~((votes @ labels - labels) * labels > 0)))
+def judge_map(
+    linear_map: LinearMap, source: np.ndarray, labels: np.ndarray, target: np.ndarray, options: MapOptions = _SUBSPACE
+) -> tuple[LinearMap, float, float]:
+    """A map with R_S and PV under it; R_S is the share of source points that the others call wrong."""
+    images = source @ np.asarray(linear_map.matrix).T, target @ np.asarray(linear_map.matrix).T
+    votes = np.asarray(rbf_votes(images[0], images[0], options.gamma))
+    risk = float(np.mean(~((votes @ labels - labels) * labels > 0)))
+    return linear_map, risk, perturbed_variation(*images, options.radius)
 
 
 def learn_map(
@@ -319,11 +324,9 @@ def learn_map(
             how = options.steps, options.iterations, options.eps_h_weight > 0
             matrices, history = _descend(begin, task, rate, *how)
             for place, matrix in enumerate(np.asarray(matrices)):
-                linear = LinearMap(matrix / deviation)
-                images = source[rows] @ linear.matrix.T, target[columns] @ linear.matrix.T  # type: ignore[union-attr]
-                risk = own_risk(images[0], labels[rows], options.gamma)
                 terms = jax.tree.map(lambda values, place=place: np.asarray(values[place]), history)
-                ends.append((linear, risk, perturbed_variation(*images, options.radius), terms))
+                judged = judge_map(LinearMap(matrix / deviation), source[rows], labels[rows], target[columns], options)
+                ends.append((*judged, terms))
     ends.sort(key=lambda end: end[1] + end[2])
     best, risk, pv, terms = ends[0]
     start_pv = perturbed_variation(source[rows] @ even.matrix.T, target[columns] @ even.matrix.T, options.radius)  # type: ignore[union-attr]

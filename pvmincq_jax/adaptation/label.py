@@ -168,21 +168,23 @@ def sweep(
     source, labels, target = read_classes(source, source_labels, target)
     margins = check_margins(margins, margin_unit)
     families = family_grid(voters, gammas, target)
-    if radii is None:
-        # Samples that share points have levels at radius 0.
-        lengths = np.maximum(grid_radii(source, target, PV_LEVELS, "pv", metric), np.finfo(float).tiny)
-    else:
-        lengths = grid_radii(source, target, radii, radius_unit, metric)
-    count = _fold_count(folds, labels, len(lengths) * len(margins) * len(families.values))
+    levels = PV_LEVELS if radii is None else np.atleast_1d(radii)
+    count = _fold_count(folds, labels, len(levels) * len(margins) * len(families.values))
     options = GridOptions(families, margins, margin_unit, most_voters, count, draws, seed, solver, mesh)
     kinds = class_numbers(labels)
     weights = read_weights("source_weights", source_weights, len(source))
-    graph = check_reach(space_graph(make_space(source, target, metric, ties=kinds), float(lengths.max())))
     placed = place_voters(families.families, source, target, centers, most_voters, seed)
     learning = everybody_and_folds(source, kinds, count, seed)
+    # XLA compiles beside the search for radii and the matchings.
+    compile_for([one.family for one in placed], target, len(learning) * len(levels), options)
+    if radii is None:
+        # Samples that share points have levels at radius 0.
+        lengths = np.maximum(grid_radii(source, target, levels, "pv", metric), np.finfo(float).tiny)
+    else:
+        lengths = grid_radii(source, target, radii, radius_unit, metric)
+    graph = check_reach(space_graph(make_space(source, target, metric, ties=kinds), float(lengths.max())))
     with progress_bar(progress, len(learning) * len(lengths) * (1 + len(families.values)), "sweep") as advance:
         options = options._replace(advance=advance)
-        compile_for([one.family for one in placed], target, len(learning) * len(lengths), options)
         samples = _carried_labels(graph, labels, weights, lengths, learning, options)
         return _learn(placed, samples, learning, (source, labels, target), weights, lengths, options)
 

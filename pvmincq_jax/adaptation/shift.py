@@ -26,7 +26,7 @@ from pvmincq_jax._checks import check_count, check_length, check_samples
 from pvmincq_jax._distances import squared_distances
 from pvmincq_jax._samples import canonical_order, spread_rows
 from pvmincq_jax._types import ArrayLike
-from pvmincq_jax.adaptation.distance import LinearMap, learn_map
+from pvmincq_jax.adaptation.distance import LinearMap, judge_map, learn_map
 from pvmincq_jax.voting.voters import rbf_votes
 
 __all__ = ["LabelShift", "Shift", "contradicted", "detect_shift", "label_shift"]
@@ -41,9 +41,11 @@ _CELL, _MOST_CELLS, _STEPS = 16, 40, 10
 # A direction is looked for where there are so many points for each feature: among many features and few points, some
 # direction looks unchanged by chance.
 _POINTS_A_FEATURE = 50
-# Directions of the plane that are looked at before any is learnt; and how many times the distance that equal samples
-# have is too far.
+# Directions of the plane that are looked at; and how many times the distance that equal samples have is too far.
 _DIRECTIONS, _FAR = 72, 3.0
+# The risk R_L from which on a subspace says nothing: votes that have nothing to do with its own contradict it on half of
+# the points, which is no more than 2 R_L.
+_TELLS_NOTHING = 0.25
 # Of the votes in a subspace, in units of its mean squared distance, as in `learn_map`.
 _GAMMA = 20.0
 
@@ -221,8 +223,7 @@ def detect_shift(source: ArrayLike, source_labels: ArrayLike, target: ArrayLike,
     if enough and np.array_equal(np.unique(labels), (-1, 1)):
         subspace = _subspace(source, labels.astype(float), target, seed)
         if subspace is not None:
-            linear, same = subspace
-            votes, risk = _subspace_votes(source, labels.astype(float), target, linear, same.shares)
+            linear, same, votes, risk = subspace
             rank = len(np.asarray(linear.matrix))
             sentence = (
                 f"points have changed, but not in a subspace of rank {rank} (p = {same.p_value:.2g}), where the source "
@@ -283,19 +284,16 @@ def _cells(points: np.ndarray, count: int, seed: int) -> np.ndarray:
 
 def _subspace(
     source: np.ndarray, labels: np.ndarray, target: np.ndarray, seed: int
-) -> tuple[LinearMap, LabelShift] | None:
-    """Of the maps of `learn_map` under which the ratio explains the target, that of least R_S + PV.
+) -> tuple[LinearMap, LabelShift, np.ndarray, float] | None:
+    """Of the maps under which the ratio explains the target, that of least R_S + PV; and its votes, with their risk.
 
-    Directions are learnt from some of the points, and all of them tell a degree from the next: so each is brought to
-    the nearest one of least distance before it is tested.
+    In the plane, one direction in each valley of the distance between the domains; else where `learn_map` ends.
+    Directions are coarse, or learnt from some of the points, and all of them tell a degree from the next: so each is
+    brought to the nearest one of least distance before it is tested.
     """
-    if source.shape[1] == 2:
-        turns = np.pi * np.arange(_DIRECTIONS) / _DIRECTIONS
-        scale = np.sqrt(np.var(source, axis=0) + np.var(target, axis=0)) + np.finfo(float).tiny
-        directions = np.stack([np.cos(turns), np.sin(turns)], axis=1) / scale
-        if min(_excess(one, source, labels, target) for one in directions) > _FAR:
-            return None
-    for linear, _, _ in learn_map(source, labels, target, seed=seed).others:
+    plane = source.shape[1] == 2
+    maps = _valleys(source, labels, target) if plane else learn_map(source, labels, target, seed=seed).others
+    for linear, _, _ in maps:
         matrix = np.asarray(linear.matrix)
         if len(matrix) == 1:
             found = minimize(
@@ -307,8 +305,25 @@ def _subspace(
             matrix = found.x[None] * np.std(source @ matrix[0]) / np.std(source @ found.x)
         same = label_shift(source @ matrix.T, labels, target @ matrix.T, draws=_DRAWS, seed=seed)
         if same.p_value > _LEVEL:
-            return LinearMap(matrix), same
+            votes, risk = _subspace_votes(source, labels, target, LinearMap(matrix), same.shares)
+            if risk < _TELLS_NOTHING:
+                return LinearMap(matrix), same, votes, risk
     return None
+
+
+def _valleys(source: np.ndarray, labels: np.ndarray, target: np.ndarray) -> list[tuple[LinearMap, float, float]]:
+    """Maps of rank 1 in the plane, at which `_excess` has a minimum over all directions; with R_S and PV of each."""
+    turns = np.pi * np.arange(_DIRECTIONS) / _DIRECTIONS
+    scale = np.sqrt((np.var(source, axis=0) + np.var(target, axis=0)) / 2)
+    directions = np.stack([np.cos(turns), np.sin(turns)], axis=1) / np.where(scale > 0, scale, 1.0)
+    heights = np.array([_excess(one, source, labels, target) for one in directions])
+    low = (heights <= _FAR) & (heights <= np.roll(heights, 1)) & (heights < np.roll(heights, -1))
+    covariance = (np.cov(source, rowvar=False) + np.cov(target, rowvar=False)) / 2
+    maps = [
+        judge_map(LinearMap(one[None] / np.sqrt(2 * one @ covariance @ one)), source, labels, target)
+        for one in directions[low]
+    ]
+    return sorted(maps, key=lambda judged: judged[1] + judged[2])
 
 
 def _excess(direction: np.ndarray, source: np.ndarray, labels: np.ndarray, target: np.ndarray) -> float:

@@ -182,7 +182,11 @@ def test_kinds_of_shift():
     # Weighed, the source has the target's mean.
     np.testing.assert_allclose(np.average(source, axis=0, weights=selected.weights), target.mean(axis=0), atol=0.1)
     assert np.mean(selected.weights) == pytest.approx(1)
-    moved = pvm.detect_shift(source, labels, target + 20)
+    # Of a translation alone, nothing has changed across it.
+    across = pvm.detect_shift(source, labels, target + 20)
+    assert across.kind == "subspace"
+    assert abs(np.sum(across.map.matrix)) < 0.1 * np.linalg.norm(across.map.matrix)
+    moved = pvm.detect_shift(source, labels, 3 * target + 20)
     assert (moved.kind, moved.weights, moved.votes) == ("move", None, None)
     assert not np.any(contradicted(moved, np.ones((3, len(target)))))
 
