@@ -43,8 +43,8 @@ _CELL, _MOST_CELLS, _STEPS = 16, 40, 10
 _POINTS_A_FEATURE = 50
 # Directions of the plane that are looked at; and how many times the distance that equal samples have is too far.
 _DIRECTIONS, _FAR = 72, 3.0
-# The risk R_L from which on a subspace says nothing: votes that have nothing to do with its own contradict it on half of
-# the points, which is no more than 2 R_L.
+# The risk R_L from which on a subspace says nothing: votes that have nothing to do with its own contradict it on half
+# of the points, which is no more than 2 R_L.
 _TELLS_NOTHING = 0.25
 # Of the votes in a subspace, in units of its mean squared distance, as in `learn_map`.
 _GAMMA = 20.0

@@ -355,7 +355,7 @@ def family_grid(
         )
     if values is None:
         if points is None or not hasattr(kind, "default_values"):
-            raise ValueError(f"{name} must be what voters makes a family of, a number; it is None")
+            raise ValueError(f"{name} must be a number, of which voters={voters!r} makes a family; it is None")
         values = kind.default_values(points)
     values = check_list(name, values)
     check_finite(name, values)

@@ -210,7 +210,7 @@ def test_votes_that_cannot_be_are_named(answer, sentence):
         (lambda: family_grid([]), r"voters must be .*it is \[\]"),
         (lambda: family_grid([OutputVoters(), np.tanh]), "voters must be"),
         (lambda: family_grid(lambda value: value, [1.0]), "voters, a function, must give a family .* it gives 1.0"),
-        (lambda: family_grid(lambda value: value), "gammas must be what voters makes a family of"),
+        (lambda: family_grid(lambda value: value), "gammas must be a number, of which voters="),
         (
             lambda: family_grid(pvm.GaussianVoters, [1.0, -1.0]),
             "gammas must be .* gamma must be finite and above 0; it holds -1.0",
@@ -218,7 +218,7 @@ def test_votes_that_cannot_be_are_named(answer, sentence):
         (lambda: family_grid(LaplacianJax, [np.nan]), "gammas holds 1 entries that are NaN or infinite"),
         (lambda: family_grid("stumps", [1.0]), "gammas must be None: voters is one family"),
         (lambda: family_grid([Odd(1), Odd(2)], [2.0]), "gammas must be numbers of families, 0 to 1, .*it holds 2"),
-        (lambda: one_family("rbf", None), "gamma must be what voters makes a family of, a number; it is None"),
+        (lambda: one_family("rbf", None), "gamma must be a number, of which voters='rbf' makes a family; it is None"),
         (lambda: one_family([Odd(1), Odd(2)], None), "gamma must be the number of one of the 2 families in voters"),
         (lambda: place_family(Pretender(), X), "voters must have one voter on each of 4 points"),
         (lambda: pvm.GaussianVoters(None, 1.0).votes(X), "centers are None"),
