@@ -318,15 +318,17 @@ def learn_map(
     ends = []
     with precision(dtype):
         even = LinearMap(np.asarray(_matrix(jnp.ones(features, dtype), covariance)) / deviation)
-        for count in ranks:
-            begin = _starts(form, count, features, options.starts, rng).astype(dtype)
-            rate = np.asarray(options.learning_rate, dtype)
-            how = options.steps, options.iterations, options.eps_h_weight > 0
-            matrices, history = _descend(begin, task, rate, *how)
-            for place, matrix in enumerate(np.asarray(matrices)):
-                terms = jax.tree.map(lambda values, place=place: np.asarray(values[place]), history)
-                judged = judge_map(LinearMap(matrix / deviation), source[rows], labels[rows], target[columns], options)
-                ends.append((*judged, terms))
+        # All ranks in one program: a row of zeros has no gradient, and stays one.
+        begins = [_starts(form, count, features, options.starts, rng).astype(dtype) for count in ranks]
+        if form == "low_rank":
+            begins = [np.pad(one, ((0, 0), (0, ranks[-1] - one.shape[1]), (0, 0))) for one in begins]
+        how = options.steps, options.iterations, options.eps_h_weight > 0
+        rate = np.asarray(options.learning_rate, dtype)
+        matrices, history = jax.device_get(_descend(np.concatenate(begins), task, rate, *how))
+        for place, matrix in enumerate(matrices):
+            kept = matrix[np.any(matrix != 0, axis=1)] if form == "low_rank" else matrix
+            judged = judge_map(LinearMap(kept / deviation), source[rows], labels[rows], target[columns], options)
+            ends.append((*judged, jax.tree.map(lambda values, place=place: values[place], history)))
     ends.sort(key=lambda end: end[1] + end[2])
     best, risk, pv, terms = ends[0]
     start_pv = perturbed_variation(source[rows] @ even.matrix.T, target[columns] @ even.matrix.T, options.radius)  # type: ignore[union-attr]

@@ -338,25 +338,27 @@ def _risks(values: np.ndarray, labels: np.ndarray, weights: np.ndarray) -> np.nd
 
 
 def learn_again(
-    sweep: Sweep, rows: Sequence[int], points: Sequence[Any], samples: Sequence[SelfLabels], options: GridOptions,
-    labels: np.ndarray, source_weights: np.ndarray, **named: Any,
+    sweep: Sweep, rows: Sequence[int], gammas: Sequence[int], points: Sequence[Any], samples: Sequence[SelfLabels],
+    labels: np.ndarray, source_weights: np.ndarray, *, solver: dict[str, Any], **named: Any,
 ) -> Sweep:  # fmt: skip
-    """Votes of the same voters at some radii of a grid, learnt on other points: those of a larger sample.
+    """Votes of the same voters at some points of a grid, learnt on other points: those of a larger sample.
 
     Args:
       sweep: the grid.
-      rows: numbers of its radii.
-      points: to learn on, for each of them.
+      rows, gammas: numbers of its radii, and of its gammas.
+      points: to learn on, for each of the radii.
       samples: their labels and weights.
-      options: of the grid.
       labels: of the source that these come from ``[m_s]``, or ``[c, m_s]``.
       source_weights: of the same points ``[m_s]``, and in the samples already.
+      solver: ``solver`` and ``mesh``, where they were given.
       **named: further fields of the result.
 
-    Returns: a `Sweep` with these radii alone, whose target points are those of the first one.
+    Returns: a `Sweep` with these radii and gammas alone, whose target points are those of the first one.
     """
-    masks = [[sweep.voter_mask[r, g, :count] for g, count in enumerate(sweep.voter_counts[r])] for r in rows]
-    voters, everybody = tuple(sweep.voters[r] for r in rows), np.ones((1, labels.shape[-1]), bool)
+    masks = [[sweep.voter_mask[r, g, : sweep.voter_counts[r, g]] for g in gammas] for r in rows]
+    voters = tuple(tuple(sweep.voters[r][g] for g in gammas) for r in rows)
+    everybody = np.ones((1, labels.shape[-1]), bool)
+    options = GridOptions(FamilyGrid(sweep.gammas[list(gammas)], voters[0]), sweep.margins, sweep.margin_unit, **solver)
     task = LearningTask(points, voters, [masks], [samples], sweep.target, None, everybody, source_weights)
     same: Any = {"radii": sweep.radii[list(rows)], "pv": sweep.pv[list(rows)], "target": sweep.target}
     return learn_sweep(task, options, labels, **same, ratio=sweep.ratio, shift=sweep.shift, **named)

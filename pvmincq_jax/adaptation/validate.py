@@ -13,7 +13,7 @@ from pvmincq_jax.adaptation.criteria import Criterion, label_criterion, rs, scor
 from pvmincq_jax.adaptation.label import mincq_sweep, sweep
 from pvmincq_jax.adaptation.model import PVMinCq, model_at
 from pvmincq_jax.adaptation.shift import Shift, class_weights, contradicted, detect_shift, label_shift
-from pvmincq_jax.adaptation.sweeps import GridOptions, Sweep, draw_count, learn_again, read_classes, read_weights
+from pvmincq_jax.adaptation.sweeps import Sweep, draw_count, learn_again, read_classes, read_weights
 from pvmincq_jax.adaptation.transport import move_all, nearest_means
 from pvmincq_jax.adaptation.transport_criteria import transport_criterion
 from pvmincq_jax.adaptation.transport_sweeps import check_shares, compile_transport, moved_labels, transport_sweep
@@ -21,7 +21,6 @@ from pvmincq_jax.matching.matching import ExpectedMatching
 from pvmincq_jax.matching.selflabel import SelfLabels
 from pvmincq_jax.matching.space import Precomputed
 from pvmincq_jax.voting.centers import MOST_VOTERS
-from pvmincq_jax.voting.families import FamilyGrid
 
 __all__ = ["ValidatedFit", "fit_mincq_validated", "fit_transport_validated", "fit_validated"]
 
@@ -101,27 +100,27 @@ def _parts(
 def _on_all_points(fit: ValidatedFit, parts: _Parts, top_fraction: float | None) -> ValidatedFit:
     """The votes that a fit of parts chose, learnt again on all points; its choice and grid are those of the parts."""
     figures, (source, labels, target), (best, gamma, margin) = fit.sweep, parts.whole, fit.choice.grid_index
-    rows = [best]
+    points = np.array([(best, gamma, margin)])
     if top_fraction is not None:
-        rows = sorted({best, *members(figures, fit.choice.scores, top_fraction)[0][:, 0].tolist()})
-    voters = FamilyGrid(figures.gammas, figures.voters[best])
+        points = np.concatenate([points, members(figures, fit.choice.scores, top_fraction)[0]])
+    rows, gammas = np.unique(points[:, 0]).tolist(), np.unique(points[:, 1]).tolist()
     solver: Any = {name: parts.grid[name] for name in ("solver", "mesh") if name in parts.grid}
-    options = GridOptions(voters, figures.margins, figures.margin_unit, **solver)
-    learnt: Any = options, labels, parts.weights
+    learnt: Any = labels, parts.weights
     if figures.transports:
         maps = [move_all(figures.transports[r], source, target) for r in rows]
         maps = [one._replace(pairs=parts.pairs(one.pairs)) for one in maps]
         samples = [moved_labels(one, labels, parts.weights) for one in maps]
-        points = [np.asarray(one.moved) for one in maps]
-        again = learn_again(figures, rows, points, samples, *learnt, transports=tuple(maps))
+        moved = [np.asarray(one.moved) for one in maps]
+        again = learn_again(figures, rows, gammas, moved, samples, *learnt, solver=solver, transports=tuple(maps))
     else:
-        sample = _labels_of_all(figures, best, parts)
-        again = learn_again(figures, rows, [target], [sample], *learnt)
+        again = learn_again(
+            figures, rows, gammas, [target], [_labels_of_all(figures, best, parts)], *learnt, solver=solver
+        )
     if top_fraction is None:
-        return fit._replace(model=model_at(again, (0, gamma, margin)))
-    scores = fit.choice.scores[rows]
-    counts = [max(1, np.sum(np.isfinite(one))) for one in (fit.choice.scores, scores)]
-    return fit._replace(model=committee(again, scores, min(1.0, top_fraction * counts[0] / counts[1])))
+        return fit._replace(model=model_at(again, (0, 0, margin)))
+    scores = np.full_like(fit.choice.scores, np.inf)
+    scores[tuple(points.T)] = fit.choice.scores[tuple(points.T)]
+    return fit._replace(model=committee(again, scores[np.ix_(rows, gammas)], 1.0))
 
 
 def _labels_of_all(figures: Sweep, radius: int, parts: _Parts) -> SelfLabels:
