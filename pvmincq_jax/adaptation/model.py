@@ -4,6 +4,7 @@ import os
 import uuid
 import zipfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import jax
@@ -11,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from pvmincq_jax._checks import check_margins, is_traced
+from pvmincq_jax._threads import core_count
 from pvmincq_jax._types import ArrayLike, MarginUnit, Status, brief
 from pvmincq_jax.adaptation.grid import Problems, VoteBlocks, solve_grid
 from pvmincq_jax.adaptation.sweeps import Sweep
@@ -21,8 +23,8 @@ from pvmincq_jax.voting.families import GaussianVoters, JoinedVoters, OutputVote
 
 __all__ = ["PVMinCq", "decision", "load_model", "model_at", "predict", "save_model"]
 
-# Numbers in the votes of one block of new points: 32 MB.
-_BLOCK = 1 << 22
+# Numbers in the votes of one block of new points: 8 MB.
+_BLOCK = 1 << 20
 _FAMILIES = {kind.__name__: kind for kind in (GaussianVoters, StumpVoters, OutputVoters, ViewVoters, JoinedVoters)}
 
 
@@ -163,7 +165,7 @@ def decision(model: Any, x: Any) -> Any:
     sum_j w_j h_j(x).
 
     Outside of jit, vmap and grad it is computed in NumPy, in the precision of the model whatever JAX's configuration,
-    some points at a time, and the value of a point depends on that point alone.
+    some points at a time on all cores, and the value of a point depends on that point alone.
 
     Args:
       model: a `PVMinCq`, or anything with ``voters`` and ``weights``.
@@ -185,12 +187,17 @@ def decision(model: Any, x: Any) -> Any:
     weights = np.asarray(model.weights)
     rows = max(1, _BLOCK // weights.shape[-1])
 
-    def values(votes: np.ndarray) -> np.ndarray:
-        # A sum along rows adds in an order of its own, whatever the number of rows; a matrix product does not.
-        each = [np.sum(votes * own, axis=1) for own in np.atleast_2d(weights)]
+    def values(part: Any) -> np.ndarray:
+        votes = read_votes(model.voters, part, weights.dtype)
+        # Sums along a row add in an order of their own, whatever the number of rows; a matrix product does not.
+        each = [np.einsum("mn,n->m", votes, own) for own in np.atleast_2d(weights)]
         return each[0] if weights.ndim == 1 else np.stack(each, axis=1)
 
-    return np.concatenate([values(read_votes(model.voters, part, weights.dtype)) for part in _row_blocks(x, rows)])
+    blocks = list(_row_blocks(x, rows))
+    if len(blocks) == 1:
+        return values(blocks[0])
+    with ThreadPoolExecutor(core_count()) as pool:
+        return np.concatenate(list(pool.map(values, blocks)))
 
 
 def _row_blocks(x: Any, rows: int) -> Iterator[Any]:

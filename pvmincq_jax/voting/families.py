@@ -279,7 +279,7 @@ def read_votes(family: Any, x: Any, dtype: np.dtype | None = None) -> np.ndarray
         )
     bound = _bound(family)
     # A NaN is not within the bound either.
-    largest = np.max(np.abs(votes), initial=0.0)
+    largest = max(np.max(votes, initial=0.0), -np.min(votes, initial=0.0))
     if not largest <= bound * (1 + 1e-6):
         raise ValueError(
             f"voters must give finite votes in [-{bound:g}, {bound:g}]; the largest size is {largest:g}. "

@@ -5,7 +5,15 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from pvmincq_jax._checks import check_finite, check_points, check_positive, check_rank, check_same_dimension, is_traced
+from pvmincq_jax._checks import (
+    check_finite,
+    check_points,
+    check_positive,
+    check_rank,
+    check_same_dimension,
+    is_traced,
+    on_device,
+)
 from pvmincq_jax._distances import squared_distances
 from pvmincq_jax._samples import canonical_order
 from pvmincq_jax._types import Array, ArrayLike
@@ -49,17 +57,20 @@ def rbf_votes(x: ArrayLike, centers: ArrayLike, gamma: ArrayLike) -> Array:
 
 
 def gaussian_votes(x: Any, centers: Any, gamma: Any) -> Any:
-    """`rbf_votes` on checked arrays: in JAX where something is traced, else in NumPy, in the points' own precision."""
-    xp: Any = jnp if is_traced(x, centers, gamma) else np
+    """`rbf_votes` on checked arrays: in JAX where something is on a device, else in NumPy, in the points' precision."""
     square = squared_distances(x, centers)
-    gamma = xp.asarray(gamma, square.dtype)
-    gamma = xp.where(gamma >= 0, gamma, xp.nan)
+    if not on_device(square, gamma):
+        factor = np.asarray(gamma, square.dtype)
+        # In place: there may be a million points.
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+            return np.exp(np.multiply(square, np.where(factor >= 0, -factor, np.nan), out=square), out=square)
+    gamma = jnp.asarray(gamma, square.dtype)
+    gamma = jnp.where(gamma >= 0, gamma, jnp.nan)
     # A NaN is not far: it stays one. Far points are put to 0 before they are used, so that no infinite factor meets the
     # zero of their derivative.
-    with np.errstate(over="ignore"):
-        far = square * gamma >= _FAR
-    near = xp.where(far, 0.0, square) * gamma
-    return xp.where(far, xp.zeros((), square.dtype), xp.exp(-near))
+    far = square * gamma >= _FAR
+    near = jnp.where(far, 0.0, square) * gamma
+    return jnp.where(far, jnp.zeros((), square.dtype), jnp.exp(-near))
 
 
 def stump_votes(x: ArrayLike, features: ArrayLike, thresholds: ArrayLike) -> Array:
