@@ -33,9 +33,10 @@ __all__ = ["LabelShift", "Shift", "contradicted", "detect_shift", "label_shift"]
 
 # Points of a domain that are looked at, 8 MB of distances; of a larger sample, so many are drawn.
 _MOST_POINTS = 1000
-# The p-value up to which an explanation is refused, that for fewer points than so many, and draws of a test that only
-# decides.
-_LEVEL, _LEVEL_OF_FEW, _FEW, _DRAWS = 0.05, 0.2, 100, 100
+# The p-value up to which an explanation is refused, by the points of the smaller domain: from so many on, this level.
+_LEVELS = {0: 0.2, 100: 0.05, 300: 0.01}
+# That up to which a subspace is, and draws of a test that only decides.
+_LEVEL_OF_SUBSPACE, _DRAWS = 0.05, 100
 # Points of a cell: enough to tell where it lies, and few enough for a cell to be all one density.
 _CELL, _MOST_CELLS, _STEPS = 16, 40, 10
 # A direction is looked for where there are so many points for each feature: among many features and few points, some
@@ -186,10 +187,11 @@ class Shift(NamedTuple):
 def detect_shift(source: ArrayLike, source_labels: ArrayLike, target: ArrayLike, *, seed: int = 0) -> Shift:
     """What has changed between two domains: see the text at the top of this module. Not in the paper.
 
-    An explanation is refused at p = .05 and below; where a domain has fewer than 100 points, at .2. Few points seldom
-    refuse anything, and the two errors are not alike: points that stay where they should move stay for good, and where
-    they need not have moved the grid that is then learnt still holds the source as it is. Moons of 20 and 32 points,
-    turned by 40 degrees, stay in 8 and 3 of 12 draws at .05, and in one and none at .2.
+    An explanation is refused at p = .01 and below; where a domain has fewer than 300 points, at .05, and fewer than
+    100, at .2. Few points seldom refuse anything, and the two errors are not alike: points that stay where they should
+    move stay for good, and where they need not have moved the grid that is then learnt still holds the source as it is.
+    Moons of 20 and 32 points, turned by 40 degrees, stay in 8 and 3 of 12 draws at .05, and in one and none at .2. Many
+    points refuse what is wrong at any level, and at .05 what is right once in twenty times.
 
     A subspace is looked for with labels -1 and +1 alone, and where there are at least 50 points of each domain for a
     feature.
@@ -214,7 +216,7 @@ def detect_shift(source: ArrayLike, source_labels: ArrayLike, target: ArrayLike,
     if np.max(cells) == 0:
         raise ValueError("source holds one point again and again: nothing can be told of what has changed")
     pieces = label_shift(source, cells, target, draws=_DRAWS, seed=seed)
-    level = _LEVEL if min(len(source), len(target)) >= _FEW else _LEVEL_OF_FEW
+    level = min(value for count, value in _LEVELS.items() if min(len(source), len(target)) >= count)
     weights = (pieces.shares / np.bincount(cells))[cells] * len(source) if pieces.p_value > level else None
     if weights is not None and classes.p_value > level:
         sentence = f"nothing but the class ratio has changed (p = {classes.p_value:.2g}): nothing is moved"
@@ -304,7 +306,7 @@ def _subspace(
             # The scale of the map stays: its kernels have their width in that unit.
             matrix = found.x[None] * np.std(source @ matrix[0]) / np.std(source @ found.x)
         same = label_shift(source @ matrix.T, labels, target @ matrix.T, draws=_DRAWS, seed=seed)
-        if same.p_value > _LEVEL:
+        if same.p_value > _LEVEL_OF_SUBSPACE:
             votes, risk = _subspace_votes(source, labels, target, LinearMap(matrix), same.shares)
             if risk < _TELLS_NOTHING:
                 return LinearMap(matrix), same, votes, risk
