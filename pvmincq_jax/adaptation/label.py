@@ -11,8 +11,8 @@ import jax
 import numpy as np
 
 from pvmincq_jax._checks import check_count, check_margins, read_task
-from pvmincq_jax._progress import Progress, progress_bar
 from pvmincq_jax._samples import check_folds, everybody_and_folds
+from pvmincq_jax._threads import Progress, progress_bar
 from pvmincq_jax._types import ArrayLike, MarginUnit, RadiusUnit
 from pvmincq_jax.adaptation.model import PVMinCq, learn_at
 from pvmincq_jax.adaptation.sweeps import (

@@ -23,8 +23,8 @@ from pvmincq_jax._distances import squared_distances
 from pvmincq_jax._types import Array, ArrayLike, common_dtype
 from pvmincq_jax.matching.graph import check_reach, space_graph
 from pvmincq_jax.matching.matching import ExpectedMatching, draw_matchings
+from pvmincq_jax.matching.points import MatchedSpread, host_spread
 from pvmincq_jax.matching.space import Metric, make_space
-from pvmincq_jax.matching.spread import MatchedSpread, host_spread
 
 __all__ = ["Transport", "barycentres", "identity_transport", "match_moments", "move", "pv_transport"]
 
@@ -69,7 +69,7 @@ def barycentres(source: ArrayLike, target: ArrayLike, pairs: ExpectedMatching, p
 
     z_s = sum_t p_st x_t / P_s with P_s = sum_t p_st.
 
-    Host code. `pvmincq_jax.matching.spread.matched_spread` has the same equations for traced arrays.
+    Host code. `pvmincq_jax.matching.points.matched_spread` has the same equations for traced arrays.
 
     Args:
       source, target: ``[m_s, d]`` and ``[m_t, d]``.

@@ -17,7 +17,7 @@ import jax
 import numpy as np
 
 from pvmincq_jax._checks import check_margins, check_positive, read_task
-from pvmincq_jax._progress import Progress, progress_bar
+from pvmincq_jax._threads import Progress, progress_bar
 from pvmincq_jax._types import ArrayLike, MarginUnit, RadiusUnit
 from pvmincq_jax.adaptation.model import PVMinCq, learn_at
 from pvmincq_jax.adaptation.sweeps import (

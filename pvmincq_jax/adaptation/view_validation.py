@@ -10,8 +10,8 @@ import jax
 import numpy as np
 
 from pvmincq_jax._checks import check_callable, check_margins, check_rows, check_same_dimension
-from pvmincq_jax._progress import Progress, progress_bar
 from pvmincq_jax._samples import check_folds, everybody_and_folds
+from pvmincq_jax._threads import Progress, progress_bar
 from pvmincq_jax._types import ArrayLike, MarginUnit, common_dtype, takes_options_of
 from pvmincq_jax.adaptation.criteria import Criterion, rs_pv_cbound
 from pvmincq_jax.adaptation.label import MARGIN_FRACTIONS

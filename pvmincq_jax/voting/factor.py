@@ -1,9 +1,15 @@
-"""Votes in few rows: the low-rank factor of a vote matrix, and small samples with the moments of a larger one.
+"""Votes in few rows, and the factorisations that it takes.
 
-Every MinCq over the same voters shares the factor. Of a sample MinCq knows no more than M = E h(x) h(x)' and
-m = E y h(x). Any rows R and labels q with R'R = M and R'q = m are the same program, and their number is the rank of the
-votes, whatever the number of points. Both roads to a small sample take the votes some points at a time, so that they
-need not fit in memory.
+The low-rank factor of a vote matrix is shared by every MinCq over the same voters. Of a sample MinCq knows no more than
+M = E h(x) h(x)' and m = E y h(x). Any rows R and labels q with R'R = M and R'q = m are the same program, and their
+number is the rank of the votes, whatever the number of points. Both roads to a small sample take the votes some points
+at a time, so that they need not fit in memory.
+
+Factorisations under vmap go one matrix after the other on a CPU, and batched elsewhere. jaxlib's batched LAPACK kernels
+on the CPU share a pool of threads, and when several computations are in flight they may wait for each other for ever;
+called matrix by matrix they do not, at the same speed. So a batch is a loop on a CPU, in which no problem waits for a
+slower one, and a batch of kernels on an accelerator. Their results are constants to JAX: MinCq takes its derivatives
+from the implicit function theorem, never through a factorisation.
 """
 
 from collections.abc import Callable, Iterable
@@ -16,9 +22,58 @@ from scipy.linalg.lapack import dpstrf
 
 from pvmincq_jax._checks import check_count, check_points, check_positive, check_sample_weights, is_traced
 from pvmincq_jax._types import Array, ArrayLike
-from pvmincq_jax.voting.linalg import orthonormal_columns, thin_svd
 
 __all__ = ["VoteFactor", "vote_factor"]
+
+
+def loop_on_cpu(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function of pytrees of arrays, with this batching rule."""
+    batchable = jax.custom_batching.custom_vmap(function)
+
+    @batchable.def_vmap
+    def rule(axis_size: int, in_batched: list[Any], *arguments: Any) -> tuple[Any, Any]:
+        del axis_size
+        leaves, structure = jax.tree.flatten(arguments)
+        batched = jax.tree.leaves(in_batched)
+
+        def in_turn(*leaves: Array) -> Any:
+            def one(mapped: list[Array]) -> Any:
+                rest = iter(mapped)
+                whole = [next(rest) if flag else leaf for leaf, flag in zip(leaves, batched)]
+                return batchable(*jax.tree.unflatten(structure, whole))
+
+            return jax.lax.map(one, [leaf for leaf, flag in zip(leaves, batched) if flag])
+
+        def together(*leaves: Array) -> Any:
+            axes = [0 if flag else None for flag in batched]
+            return jax.vmap(lambda *each: function(*jax.tree.unflatten(structure, each)), axes)(*leaves)
+
+        results = jax.lax.platform_dependent(*leaves, cpu=in_turn, default=together)
+        return results, jax.tree.map(lambda _: True, results)
+
+    return batchable
+
+
+@loop_on_cpu
+def _qr(matrix: Array) -> Array:
+    return jnp.linalg.qr(matrix)[0]
+
+
+@loop_on_cpu
+def _svd(matrix: Array) -> tuple[Array, Array, Array]:
+    left, singular, right = jnp.linalg.svd(matrix, full_matrices=False)
+    return left, singular, right
+
+
+def orthonormal_columns(matrix: Array) -> Array:
+    """Q ``[m, r]`` of the thin QR factorisation of a matrix ``[m, r]``."""
+    return _qr(jax.lax.stop_gradient(matrix))
+
+
+def thin_svd(matrix: Array) -> tuple[Array, Array, Array]:
+    """Left vectors ``[m, k]``, singular values ``[k]`` and right vectors ``[k, n]``, with k the smaller side."""
+    return _svd(jax.lax.stop_gradient(matrix))
+
 
 # Votes of relative size 1e-11 and less are dropped. The vote margins change by at most that much of the largest
 # singular value, and the second moment, orthogonal parts, by its square: below 1e-9 of itself for margins down to

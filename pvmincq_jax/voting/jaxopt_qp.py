@@ -4,7 +4,7 @@ import warnings
 
 import jax.numpy as jnp
 
-from pvmincq_jax.voting.linalg import loop_on_cpu
+from pvmincq_jax.voting.factor import loop_on_cpu
 from pvmincq_jax.voting.qp import BoxQP, BoxQPSolution
 
 __all__: list[str] = []

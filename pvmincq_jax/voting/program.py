@@ -15,9 +15,8 @@ import numpy as np
 
 from pvmincq_jax._types import Array, ArrayLike, Status
 from pvmincq_jax.voting import qp
-from pvmincq_jax.voting.factor import VoteFactor
+from pvmincq_jax.voting.factor import VoteFactor, loop_on_cpu, orthonormal_columns, thin_svd
 from pvmincq_jax.voting.jaxopt_qp import solve_jaxopt
-from pvmincq_jax.voting.linalg import loop_on_cpu, orthonormal_columns, thin_svd
 
 __all__: list[str] = []
 

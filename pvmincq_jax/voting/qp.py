@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 
 from pvmincq_jax._types import Array
-from pvmincq_jax.voting.linalg import thin_svd
+from pvmincq_jax.voting.factor import thin_svd
 
 __all__: list[str] = []
 

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 import pvmincq_jax as pvm
-from pvmincq_jax._progress import progress_bar
 from pvmincq_jax._samples import fold_numbers
+from pvmincq_jax._threads import progress_bar
 from pvmincq_jax.datasets import moons_task
 from tests.problems import kernel
 
