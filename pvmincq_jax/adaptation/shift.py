@@ -242,7 +242,8 @@ def detect_shift(source: ArrayLike, source_labels: ArrayLike, target: ArrayLike,
 def contradicted(shift: Shift, target_values: ArrayLike) -> np.ndarray:
     """Which votes contradict a subspace in which nothing has changed so often that they are worse than its vote.
 
-    P_T(B(x) != B_L(x)) > 2 R_L, from which R_T(B) > R_L follows. Not in the paper.
+    P_T(B(x) != B_L(x)) > 2 R_L, from which R_T(B) > R_L follows, by more than two standard errors of the difference.
+    Not in the paper.
 
     Args:
       shift: of `detect_shift`.
@@ -252,14 +253,16 @@ def contradicted(shift: Shift, target_values: ArrayLike) -> np.ndarray:
 
     Example:
       >>> nothing = LabelShift(np.array([0.5, 0.5]), 0.0, 1.0)
-      >>> shift = Shift("subspace", "", nothing, 0.5, votes=np.array([1, 1, -1, -1]), risk=0.2)
-      >>> contradicted(shift, np.array([[0.3, 0.2, 0.1, -0.2], [-0.3, -0.2, 0.1, -0.2]]))
+      >>> shift = Shift("subspace", "", nothing, 0.5, votes=np.repeat([1, -1], 100), risk=0.1)
+      >>> contradicted(shift, np.stack([np.repeat([1, -1], [75, 125]), np.repeat([-1, 1], [175, 25])]))
       array([False,  True])
     """
     values = np.asarray(target_values)
     if shift.votes is None:
         return np.zeros(values.shape[:-1], bool)
-    return np.mean(~(values * shift.votes > 0), axis=-1) > 2 * shift.risk
+    share, risk = np.mean(~(values * shift.votes > 0), axis=-1), shift.risk
+    error = np.sqrt((share * (1 - share) + 4 * risk * (1 - risk)) / len(shift.votes))
+    return share > 2 * risk + 2 * error
 
 
 def class_weights(labels: ArrayLike, shares: ArrayLike) -> np.ndarray:
