@@ -27,8 +27,9 @@ __all__: list[str] = []
 
 # Numbers in a block of votes, 32 MB; and in all votes together, up to which they are computed once and kept.
 _BLOCK, _KEPT = 1 << 22, 1 << 25
-# Programs that a grid compiles at most, and about how long one takes, in seconds.
-_PROGRAMS, _COMPILING = 4, 2.0
+# Programs that a grid compiles at most; and seconds of work that one has to save: it takes twice that to compile, and
+# the next fits find it there.
+_PROGRAMS, _COMPILING = 4, 1.0
 # Up to so many voters all programs are dense; beyond, ranks of programs by rank are this one, its doubles, and half of
 # the voters.
 _FEW, _RANK = 128, 64
@@ -215,6 +216,8 @@ def _program(
 
 
 _programs: dict[Any, Future] = {}
+# Grids that were guessed at already.
+_guessed: set[Any] = set()
 _lock = threading.Lock()
 
 
@@ -270,8 +273,12 @@ def compile_ahead(blocks: Sequence[VoteBlocks], problems: int, margins: np.ndarr
       margins: fractions of mu_max.
       solver: of the grid.
     """
-    if _platform(None) != "cpu":
+    device = jax.config.jax_default_device  # type: ignore[attr-defined]
+    # Whatever the data and the number of problems: what was asked for, or will be, is there.
+    alike = tuple(one.voters for one in blocks), len(margins), solver, device
+    if _platform(None) != "cpu" or alike in _guessed:
         return
+    _guessed.add(alike)
     sizes: list[tuple[int, int, Steps]] = []
     for one in blocks:
         votes = next(iter(one))[1][:_FEW_POINTS]
@@ -280,7 +287,6 @@ def compile_ahead(blocks: Sequence[VoteBlocks], problems: int, margins: np.ndarr
         sample = from_moments(second, np.zeros(len(second)), 1.0, margin)
         if np.min(margins) >= SMALL_MARGIN:
             sizes.append((len(second), len(sample.rows), "quick"))
-    device = jax.config.jax_default_device  # type: ignore[attr-defined]
     for shape in set(plan_shapes(sizes * problems, len(margins))):
         key = shape, 1, len(margins), solver, None, device
         threading.Thread(target=_compiled, args=key, daemon=True).start()

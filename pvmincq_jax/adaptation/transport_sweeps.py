@@ -215,7 +215,9 @@ def compile_transport(source: ArrayLike, target: ArrayLike, **grid: Any) -> None
     margins = check_margins(grid.get("margins", MARGIN_FRACTIONS), unit)
     families = family_grid(grid.get("voters", "rbf"), grid.get("gammas"), np.asarray(target))
     options = {name: grid[name] for name in ("most_voters", "seed", "solver", "mesh") if name in grid}
-    compile_on_moved(np.asarray(source), GridOptions(families, margins, unit, **options), len(PV_LEVELS + REACHES))
+    # All radii twice, on the source as it is and on the target's moments.
+    maps = 2 * len(PV_LEVELS + REACHES)
+    compile_on_moved(np.asarray(source), GridOptions(families, margins, unit, **options), maps)
 
 
 def pv_transport_mincq(
