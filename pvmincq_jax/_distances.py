@@ -58,9 +58,9 @@ def _on_host(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     if x.shape[1] < _MANY_FEATURES or not x.size or not y.size:
         return cdist(x, y, "sqeuclidean")
     middle = np.mean(y, axis=0)
-    own, other = x - middle, y - middle
-    lengths = np.sum(own**2, axis=1)[:, None] + np.sum(other**2, axis=1)
-    square = lengths - 2 * own @ other.T
+    x_centred, y_centred = x - middle, y - middle
+    lengths = np.sum(x_centred**2, axis=1)[:, None] + np.sum(y_centred**2, axis=1)
+    square = lengths - 2 * x_centred @ y_centred.T
     # What is not a number, or too large to be squared, is for SciPy to say.
     rows, columns = np.nonzero(~(square > _CANCELLED * lengths) | ~np.isfinite(square))
     if rows.size > square.size // 8:
@@ -110,7 +110,7 @@ def _squared_distances_jvp(points: tuple[Array, Array], steps: tuple[Array, Arra
     value = _squared_distances(x, y)
     middle = jax.lax.stop_gradient(jnp.mean(y, axis=0))
     x, y = x - middle, y - middle
-    own = jnp.sum(x * dx, axis=1)[:, None] + jnp.sum(y * dy, axis=1)
+    along = jnp.sum(x * dx, axis=1)[:, None] + jnp.sum(y * dy, axis=1)
     highest = jax.lax.Precision.HIGHEST
     crossed = jnp.matmul(dx, y.T, precision=highest) + jnp.matmul(x, dy.T, precision=highest)
-    return value, 2 * (own - crossed)
+    return value, 2 * (along - crossed)

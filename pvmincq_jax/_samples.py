@@ -60,8 +60,8 @@ def prepare(source: ArrayLike, source_labels: ArrayLike, target: ArrayLike) -> S
     check_task(source, source_labels, target, classes=True)
     source, target = np.asarray(source, dtype=float), np.asarray(target, dtype=float)
     labels = np.asarray(source_labels, dtype=float)
-    here, there = canonical_order(source, labels), canonical_order(target)
-    return Sample(source[here], labels[here], target[there], there)
+    source_order, target_order = canonical_order(source, labels), canonical_order(target)
+    return Sample(source[source_order], labels[source_order], target[target_order], target_order)
 
 
 def fold_numbers(points: np.ndarray, labels: np.ndarray | None, folds: int, seed: int) -> np.ndarray:

@@ -153,8 +153,8 @@ def _nearest(gram: np.ndarray) -> tuple[np.ndarray, float]:
     """
     values, vectors = np.linalg.eigh(gram / (np.trace(gram) or 1.0))
     root = np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T
-    found, _ = nnls(np.vstack([root, np.ones(len(gram))]), np.append(np.zeros(len(gram)), 1.0))
-    shares = found / np.sum(found)
+    solution, _ = nnls(np.vstack([root, np.ones(len(gram))]), np.append(np.zeros(len(gram)), 1.0))
+    shares = solution / np.sum(solution)
     return shares, float(max(shares @ gram @ shares, 0.0))
 
 
@@ -301,13 +301,13 @@ def _subspace(
     for linear, _, _ in maps:
         matrix = np.asarray(linear.matrix)
         if len(matrix) == 1:
-            found = minimize(
+            nearest = minimize(
                 _excess, matrix[0], (source, labels, target), "Nelder-Mead", options={"maxfev": 40 * matrix.shape[1]}
             )
-            if found.fun > _FAR:
+            if nearest.fun > _FAR:
                 continue
             # The scale of the map stays: its kernels have their width in that unit.
-            matrix = found.x[None] * np.std(source @ matrix[0]) / np.std(source @ found.x)
+            matrix = nearest.x[None] * np.std(source @ matrix[0]) / np.std(source @ nearest.x)
         same = label_shift(source @ matrix.T, labels, target @ matrix.T, draws=_DRAWS, seed=seed)
         if same.p_value > _LEVEL_OF_SUBSPACE:
             votes, risk = _subspace_votes(source, labels, target, LinearMap(matrix), same.shares)
@@ -358,5 +358,5 @@ def _subspace_votes(
     images = [sample @ np.asarray(linear.matrix).T for sample in (source, target)]
     weights = np.where(labels > 0, shares[1] / np.sum(labels > 0), shares[0] / np.sum(labels < 0))
     votes = np.asarray(rbf_votes(images[1], images[0], _GAMMA)) @ (weights * labels)
-    own = np.asarray(rbf_votes(images[0], images[0], _GAMMA)) @ (weights * labels) - weights * labels
-    return np.where(votes > 0, 1, -1), float(np.sum(weights * ~(own * labels > 0)) / np.sum(weights))
+    source_votes = np.asarray(rbf_votes(images[0], images[0], _GAMMA)) @ (weights * labels) - weights * labels
+    return np.where(votes > 0, 1, -1), float(np.sum(weights * ~(source_votes * labels > 0)) / np.sum(weights))

@@ -215,8 +215,8 @@ class _Votes:
             blocks = self._blocks(*place, where) if known is None else known[place[1]]
             return blocks.values(weights[place])
 
-        found = on_all_cores(value, places)
-        return found.reshape(*weights.shape[:2], *found.shape[1:])
+        computed = on_all_cores(value, places)
+        return computed.reshape(*weights.shape[:2], *computed.shape[1:])
 
 
 def learn_sweep(task: LearningTask, options: GridOptions, source_labels: np.ndarray, **named: Any) -> Sweep:
@@ -271,12 +271,12 @@ def learn_sweep(task: LearningTask, options: GridOptions, source_labels: np.ndar
 
     def values(where: str, part: slice) -> np.ndarray:
         """Of some folds ``[r, g, f, c, k, m]``; of several classes, by how much one is ahead."""
-        found = votes.values(each.weights[:, :, part], where)
+        votes_at = votes.values(each.weights[:, :, part], where)
         if classes == 1:
-            return found
+            return votes_at
         mu = margins * (each.mu_max[:, :, part, :, None] if options.unit == "fraction" else 1.0)
         with np.errstate(invalid="ignore", divide="ignore"):
-            scaled = np.moveaxis(found / np.broadcast_to(mu, found.shape[:-1])[..., None], 3, 0)
+            scaled = np.moveaxis(votes_at / np.broadcast_to(mu, votes_at.shape[:-1])[..., None], 3, 0)
         return np.moveaxis(ahead(scaled), 0, 3)
 
     on_target = values("target", slice(1))

@@ -79,8 +79,8 @@ def class_distance(sweep: Sweep) -> np.ndarray:
             some, weights = _few(one.moved, np.asarray(one.weights) * (sweep.source_labels * sign > 0))
             if some.size:
                 moved = np.asarray(one.moved)[some]
-                across, own = weights @ _distances(moved, target), weights @ _distances(moved, moved) @ weights
-                total[r] += np.mean(called[r], axis=-1) * (2 * shares[r] @ across - own - spread[r])
+                across, among = weights @ _distances(moved, target), weights @ _distances(moved, moved) @ weights
+                total[r] += np.mean(called[r], axis=-1) * (2 * shares[r] @ across - among - spread[r])
     return where_solved(sweep, total / (np.mean(within) or 1.0))
 
 

@@ -93,8 +93,8 @@ def _parts(
     rows = part_rows(whole[0], most, seed, labels), part_rows(whole[2], most, seed)
     samples = whole[0][rows[0]], labels[rows[0]], whole[2][rows[1]]
     weighed = [name for name in ("source_weights", "identity_weights") if grid.get(name) is not None]
-    given = {name: np.asarray(grid[name])[rows[0]] for name in weighed}
-    return _Parts(*rows, samples, grid | given, whole, weights)
+    cut_down = {name: np.asarray(grid[name])[rows[0]] for name in weighed}
+    return _Parts(*rows, samples, grid | cut_down, whole, weights)
 
 
 def _on_all_points(fit: ValidatedFit, parts: _Parts, top_fraction: float | None) -> ValidatedFit:
@@ -282,30 +282,30 @@ def fit_transport_validated(
     check_task(*task, classes=True)
     parts = _parts(source, source_labels, target, most_points, grid)
     if parts is not None:
-        options = {"ratio": ratio, "top_fraction": top_fraction, "most_points": None, **parts.grid}
-        fit = fit_transport_validated(*parts.samples, criterion=criterion, draws=draws, **options)
+        same = {"ratio": ratio, "top_fraction": top_fraction, "most_points": None, **parts.grid}
+        fit = fit_transport_validated(*parts.samples, criterion=criterion, draws=draws, **same)
         return _on_all_points(fit, parts, top_fraction)
     seed, metric, most = grid.get("seed", 0), grid.get("metric", "euclidean"), grid.get("most_voters", MOST_VOTERS)
     classes = np.unique(np.asarray(source_labels)).size
-    given: Any = grid | {"draws": draw_count(draws, 64, max(len(np.asarray(one)) for one in (source, target)))}
-    given["most_voters"] = most if classes <= _CLASSES else max(1, most * _CLASSES // classes)
+    options: Any = grid | {"draws": draw_count(draws, 64, max(len(np.asarray(one)) for one in (source, target)))}
+    options["most_voters"] = most if classes <= _CLASSES else max(1, most * _CLASSES // classes)
     plain = isinstance(metric, str) and metric == "euclidean" and all(grid.get(name) is None for name in _MAPS)
     shift = None
     if plain and criterion is transport_criterion:
         # XLA compiles beside what is asked first.
-        compile_transport(source, target, **given)
+        compile_transport(source, target, **options)
         shift = detect_shift(*task, seed=seed)
     shares = _target_shares(ratio, shift, task, seed)
     if shares is not None:
-        given["ratio"] = float(shares[1]) if len(shares) == 2 else shares
+        options["ratio"] = float(shares[1]) if len(shares) == 2 else shares
     if shift is not None and shift.weights is not None:
-        given["identity_weights"] = shift.weights if shares is None else class_weights(source_labels, shares)
-    figures = transport_sweep(*task, **given)
+        options["identity_weights"] = shift.weights if shares is None else class_weights(source_labels, shares)
+    figures = transport_sweep(*task, **options)
     scores = scores_of(figures, criterion)
     choice = choose(figures, scores)
     if shift is not None and shift.map is not None and contradicted(shift, figures.target_values[choice.grid_index]):
         maps = {"metric": shift.map.mahalanobis, "include_identity": False, "match_moments": False}
-        figures = transport_sweep(*task, **given | maps | {"identity_weights": None})
+        figures = transport_sweep(*task, **options | maps | {"identity_weights": None})
         scores = scores_of(figures, criterion)
         choice = choose(figures, scores)
     model = model_at(figures, choice.grid_index) if top_fraction is None else committee(figures, scores, top_fraction)

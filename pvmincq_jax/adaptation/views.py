@@ -96,7 +96,7 @@ def stack_views(views: Views, scales: ArrayLike) -> np.ndarray:
 
 def adapt_votes(
     votes: ArrayLike,
-    found: SelfLabels,
+    self_labels: SelfLabels,
     *,
     margin: float,
     margin_unit: MarginUnit = "fraction",
@@ -107,7 +107,7 @@ def adapt_votes(
 
     Args:
       votes: of the target points ``[m_t, n]``: the outputs of classifiers learnt on the source, or any others.
-      found: labels of the same points, from `pvmincq_jax.self_label`.
+      self_labels: labels of the same points, from `pvmincq_jax.self_label`.
       margin: mu as a fraction of mu_max, in (0, 1], or absolute, in (0, mu_max].
       margin_unit: how to read ``margin``.
       voter_mask: which voters may vote ``[n]``; all when None.
@@ -117,18 +117,18 @@ def adapt_votes(
 
     Example:
       >>> from pvmincq_jax import decision, self_label
-      >>> found = self_label(np.array([[0.0], [1.0]]), np.array([1, -1]), np.array([[0.1], [1.2]]), 0.3)
-      >>> vote = adapt_votes(np.array([[1.0, -0.5], [-1.0, -0.5]]), found, margin=0.5)
+      >>> self_labels = self_label(np.array([[0.0], [1.0]]), np.array([1, -1]), np.array([[0.1], [1.2]]), 0.3)
+      >>> vote = adapt_votes(np.array([[1.0, -0.5], [-1.0, -0.5]]), self_labels, margin=0.5)
       >>> print(abs(vote.weights.round(3)), decision(vote, np.array([[0.8, 0.0]])).round(3))
       [0.25 0.  ] [0.2]
     """
     check_points("votes", votes)
-    check_length("found.labels", found.labels, np.shape(votes)[0], "row of the votes")
+    check_length("self_labels.labels", self_labels.labels, np.shape(votes)[0], "row of the votes")
     family = OutputVoters(bound)
     votes = np.asarray(votes, common_dtype(votes))
     mask = np.ones(votes.shape[1], bool) if voter_mask is None else np.asarray(voter_mask, bool)
     check_length("voter_mask", mask, votes.shape[1], "voter")
-    return learn_at(family, votes, found, mask, np.nan, margin, margin_unit)
+    return learn_at(family, votes, self_labels, mask, np.nan, margin, margin_unit)
 
 
 def pv_mincq_views(
@@ -182,10 +182,10 @@ def pv_mincq_views(
         )
     graphs = [space_graph(make_space(*space, ties=labels), float(one)) for space, one in zip(spaces, radii)]
     check_any_reach(graphs)
-    found = carry_labels(draw_views(graphs, radii, np.arange(len(labels)), draws, seed), labels)
+    self_labels = carry_labels(draw_views(graphs, radii, np.arange(len(labels)), draws, seed), labels)
     family = view_family(target_views, np.asarray(gammas, float))
-    mask = np.tile(found.weights > 0, len(target_views))
-    return learn_at(family, target_views, found, mask, radii, margin, margin_unit)
+    mask = np.tile(self_labels.weights > 0, len(target_views))
+    return learn_at(family, target_views, self_labels, mask, radii, margin, margin_unit)
 
 
 def view_family(views: Sequence[np.ndarray], gammas: np.ndarray) -> ViewVoters:

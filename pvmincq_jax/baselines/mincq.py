@@ -93,8 +93,8 @@ def vote_models(points: np.ndarray, gamma: float, problems: list[VoteProblem]) -
     blocks = VoteBlocks(family, points)
     for margins, group in together.items():
         labels, weights = (np.stack([problems[rows[0]][field] for rows in group]) for field in (0, 1))
-        own = Problems(labels, weights, np.broadcast_to(every, labels.shape))
-        figures = solve_grid(lambda _: blocks, own, np.array(margins))
+        batch = Problems(labels, weights, np.broadcast_to(every, labels.shape))
+        figures = solve_grid(lambda _: blocks, batch, np.array(margins))
         for number, rows in enumerate(group):
             for place, row in enumerate(rows):
                 models[row] = _model(family, figures.weights[number, place]), int(figures.status[number, place])

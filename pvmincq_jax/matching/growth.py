@@ -159,13 +159,13 @@ class Forest:
                 reach = np.bitwise_or.reduce(self._of_row[frontier], axis=0).view(np.uint8)
                 near = columns[np.unpackbits(reach, bitorder="little")[columns] > 0]
             if frontier.size == 1 < columns.size:
-                found, parents = near, np.repeat(frontier, near.size)
+                reached, parents = near, np.repeat(frontier, near.size)
             else:
-                found, parents = self._links(near, _pack(frontier, self._row_tree.size))
-            tree, mates = self._row_tree[parents], self.column_mate[found]
-            self._parent[found], self._column_tree[found] = parents, tree
+                reached, parents = self._links(near, _pack(frontier, self._row_tree.size))
+            tree, mates = self._row_tree[parents], self.column_mate[reached]
+            self._parent[reached], self._column_tree[reached] = parents, tree
             free = mates < 0
-            ending[tree[free]] = found[free]
+            ending[tree[free]] = reached[free]
             self._row_tree[mates[~free]] = tree[~free]
             # A tree with its path in hand grows no further, which leaves the other trees more room.
             frontier = mates[~free & (ending[tree] < 0)]
@@ -177,7 +177,7 @@ class Forest:
         common = self._of_column[columns] & rows
         word = np.argmax((common != 0) * self._taste[columns], axis=1)
         bits = common[np.arange(columns.size), word]
-        found = np.flatnonzero(bits)
-        bits = bits[found]
+        reached = np.flatnonzero(bits)
+        bits = bits[reached]
         lowest = np.log2((bits & (~bits + np.uint64(1))).astype(float)).astype(np.int64)
-        return columns[found], 64 * word[found] + lowest
+        return columns[reached], 64 * word[reached] + lowest

@@ -226,8 +226,8 @@ def shared_points(
 
     Example:
       >>> source, target = np.array([[0.0], [0.1], [5.0], [1.0]]), np.array([[0.05], [1.2]])
-      >>> found = shared_points(source, target, radii=[0.06, 0.3])
-      >>> found.ranking[-1], found.score.round(1)
+      >>> shared = shared_points(source, target, radii=[0.06, 0.3])
+      >>> shared.ranking[-1], shared.score.round(1)
       (np.int64(2), array([0.4, 0.6, 0. , 0.5]))
     """
     space = make_space(source, target, metric)
@@ -235,8 +235,8 @@ def shared_points(
     unit, values = ("pv", PV_LEVELS) if radii is None else (radius_unit, radii)
     absolute = grid_radii(source, target, values, unit, metric)  # type: ignore[arg-type]
     graph = space_graph(space, float(absolute.max()))
-    found = [draw_matchings(graph.within(float(radius)), draws, seed=seed) for radius in absolute]
-    frequency = np.stack([match_frequency(one.expected, size) for one in found])
+    drawn = [draw_matchings(graph.within(float(radius)), draws, seed=seed) for radius in absolute]
+    frequency = np.stack([match_frequency(one.expected, size) for one in drawn])
     nearest = np.empty(size)
     nearest[space.source_rows] = np.concatenate([block.min(axis=1) for _, block in space.blocks()])
     # Shares are multiples of 1 / draws: what differs by less than rounding is equal.
@@ -244,7 +244,7 @@ def shared_points(
     place = canonical_order(np.asarray(source)) if source is not None else space.source_rows
     order = np.empty(size, dtype=int)
     order[place] = np.arange(size)
-    pv = np.array([one.pv for one in found])
+    pv = np.array([one.pv for one in drawn])
     return SharedPoints(absolute, pv, frequency, nearest, score, np.lexsort((order, nearest, -score)))
 
 
