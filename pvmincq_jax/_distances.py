@@ -49,7 +49,7 @@ def squared_distances(x: ArrayLike, y: ArrayLike) -> Any:
     if not on_device(x, y):
         # In float32 far points are infinitely far.
         with np.errstate(over="ignore", invalid="ignore"):
-            return _on_host(np.asarray(x, float), np.asarray(y, float)).astype(common_dtype(x, y))
+            return _on_host(np.asarray(x, float), np.asarray(y, float)).astype(common_dtype(x, y), copy=False)
     dtype = jnp.result_type(x, y, float)
     return _squared_distances(jnp.asarray(x, dtype), jnp.asarray(y, dtype))
 

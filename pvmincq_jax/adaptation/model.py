@@ -187,11 +187,18 @@ def decision(model: Any, x: Any) -> Any:
     weights = np.asarray(model.weights)
     rows = max(1, _BLOCK // weights.shape[-1])
 
+    families = model.voters.families if isinstance(model.voters, JoinedVoters) else (model.voters,)
+
     def values(part: Any) -> np.ndarray:
-        votes = read_votes(model.voters, part, weights.dtype)
-        # Sums along a row add in an order of their own, whatever the number of rows; a matrix product does not.
-        each = [np.einsum("mn,n->m", votes, own) for own in np.atleast_2d(weights)]
-        return each[0] if weights.ndim == 1 else np.stack(each, axis=1)
+        total: Any = 0.0
+        first = 0
+        for family in families:
+            votes = read_votes(family, part, weights.dtype)
+            last = first + votes.shape[1] if family is not families[-1] else weights.shape[-1]
+            # Sums along a row add in an order of their own, whatever the number of rows; a matrix product does not.
+            each = [np.einsum("mn,n->m", votes, row[first:last]) for row in np.atleast_2d(weights)]
+            total, first = total + (each[0] if weights.ndim == 1 else np.stack(each, axis=1)), last
+        return total
 
     blocks = list(_row_blocks(x, rows))
     if len(blocks) == 1:
