@@ -36,7 +36,9 @@ POINT = {"radius": 0.5, "margin": 0.2, "gamma": 2.0}
     ],
 )
 def test_what_is_no_number_is_named(name, call, text):
-    said = "(be a number; it is|hold numbers; it holds|be a number unless identity is True; it is|be what .*; it is)"
+    said = (
+        "(be a number; it is|hold numbers; it holds|be a number unless identity is True; it is|be a number, .*; it is)"
+    )
     with pytest.raises(ValueError, match=f"^{name} must {said} {text!r}$"):
         call(text)
 
