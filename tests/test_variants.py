@@ -4,6 +4,7 @@ import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
+from scipy.optimize import minimize
 
 import pvmincq_jax as pvm
 
@@ -34,18 +35,25 @@ class WithAndWithoutJit(chex.TestCase):
 
     @chex.variants(with_jit=True, without_jit=True)
     def test_mincq(self):
-        """Feasible, certified, and no feasible step in a direction of the null space of the margin is better."""
+        """Feasible, certified, and as good as what SciPy finds."""
         mu_max = np.mean(np.abs(VOTES.T @ LABELS / 40))
         found = self.variant(pvm.mincq)(jnp.asarray(VOTES), jnp.asarray(LABELS), 0.3 * mu_max)
         weights = np.asarray(found.weights)
         assert int(found.status) == pvm.Status.SOLVED
         np.testing.assert_allclose(np.mean(LABELS * (VOTES @ weights)), 0.3 * mu_max, rtol=1e-7)
         assert np.all(np.abs(weights) <= (1 + 1e-9) / 12)
-        for other in RNG.uniform(-1, 1, (200, 12)) / 12:
-            margin = np.mean(LABELS * (VOTES @ other))
-            other = other * 0.3 * mu_max / margin
-            if np.all(np.abs(other) <= 1 / 12):
-                assert np.mean((VOTES @ other) ** 2) >= np.mean((VOTES @ weights) ** 2) * (1 - 1e-7)
+        margins, second = LABELS @ VOTES / 40, VOTES.T @ VOTES / 40
+        other = minimize(
+            lambda w: 1e4 * w @ second @ w,
+            0.3 * np.sign(margins) / 12,
+            jac=lambda w: 2e4 * second @ w,
+            bounds=[(-1 / 12, 1 / 12)] * 12,
+            constraints={"type": "eq", "fun": lambda w: margins @ w - 0.3 * mu_max, "jac": lambda w: margins},
+            method="SLSQP",
+            options={"ftol": 1e-14, "maxiter": 500},
+        )
+        assert other.success
+        np.testing.assert_allclose(weights @ second @ weights, other.fun / 1e4, rtol=1e-6)
 
     @chex.variants(with_jit=True, without_jit=True)
     def test_gradient_of_the_c_bound(self):

@@ -274,7 +274,7 @@ def compile_ahead(blocks: Sequence[VoteBlocks], problems: int, margins: np.ndarr
       solver: of the grid.
     """
     device = jax.config.jax_default_device  # type: ignore[attr-defined]
-    # Whatever the data and the number of problems: what was asked for, or will be, is there.
+    # Once for all grids of as many voters and margins: their programs are there, or on their way.
     alike = tuple(one.voters for one in blocks), len(margins), solver, device
     if _platform(None) != "cpu" or alike in _guessed:
         return

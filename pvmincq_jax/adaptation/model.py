@@ -194,10 +194,12 @@ def decision(model: Any, x: Any) -> Any:
         first = 0
         for family in families:
             votes = read_votes(family, part, weights.dtype)
-            last = first + votes.shape[1] if family is not families[-1] else weights.shape[-1]
+            last = first + votes.shape[1]
             # Sums along a row add in an order of their own, whatever the number of rows; a matrix product does not.
             each = [np.einsum("mn,n->m", votes, row[first:last]) for row in np.atleast_2d(weights)]
             total, first = total + (each[0] if weights.ndim == 1 else np.stack(each, axis=1)), last
+        if first != weights.shape[-1]:
+            raise ValueError(f"model has {weights.shape[-1]} weights, and its voters give {first} votes")
         return total
 
     blocks = list(_row_blocks(x, rows))

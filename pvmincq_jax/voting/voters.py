@@ -22,8 +22,8 @@ __all__ = ["classifier_votes", "default_gammas", "rbf_votes", "stump_thresholds"
 
 # In units of one over the median squared distance within the target.
 GAMMA_MULTIPLES = (0.5, 2.0, 8.0)
-# exp(-t) is below the smallest normal number of float64 (and of float32) from here on, so votes of farther points
-# are cut to the vote at this exponent's edge: zero, with derivative zero.
+# exp(-t) is below the smallest normal number of float64 (and of float32) from here on: on a device, votes of farther
+# points are cut to zero, with derivative zero.
 _FAR = 708.0
 
 

@@ -10,7 +10,7 @@ from pvmincq_jax.adaptation.transport_criteria import class_distance, matching_p
 from pvmincq_jax.datasets import moons_task
 from tests.problems import clarabel_objective, kernel
 
-GRID = {"radii": [0.6, 1.0, 1.4], "margins": [0.1, 0.4], "gammas": [2.0, 6.0], "draws": 16, "seed": 4}
+GRID = {"radii": [0.6, 1.0, 1.4], "margins": [0.1, 0.4], "gammas": [2.0, 6.0], "draws": 32, "seed": 4}
 GRID |= {"radius_unit": "bottleneck"}
 
 
@@ -27,7 +27,7 @@ def grid(task):
 def test_radii_and_moved_points(grid, task):
     np.testing.assert_allclose(grid.radii, np.array(GRID["radii"]) * pvm.bottleneck_radius(task.source, task.target))
     for radius, pv, found in zip(grid.radii, grid.pv, grid.transports, strict=True):
-        alone = pvm.pv_transport(task.source, task.target, radius, draws=16, seed=4, source_labels=task.source_labels)
+        alone = pvm.pv_transport(task.source, task.target, radius, draws=32, seed=4, source_labels=task.source_labels)
         np.testing.assert_array_equal(found.moved, alone.moved)
         assert found.pv == pv == alone.pv
     assert grid.pv[0] > 0 == grid.pv[1]
@@ -55,7 +55,7 @@ def test_the_model_of_a_point_is_the_single_fit(grid, task):
     index = (1, 1, 0)
     model = pvm.model_at(grid, index)
     alone = pvm.pv_transport_mincq(
-        task.source, task.source_labels, task.target, radius=grid.radii[1], margin=0.1, gamma=6.0, draws=16, seed=4,
+        task.source, task.source_labels, task.target, radius=grid.radii[1], margin=0.1, gamma=6.0, draws=32, seed=4,
         margin_unit="fraction",
     )  # fmt: skip
     np.testing.assert_array_equal(model.centers, alone.centers)
@@ -132,8 +132,8 @@ def test_fit_transport_validated(grid, task):
     assert (choice.radius, choice.gamma, choice.margin) == (grid.radii[r], grid.gammas[g], grid.margins[k])
     np.testing.assert_array_equal(model.weights, grid.weights[r, g, k])
     accuracy = np.mean(np.asarray(pvm.predict(model, task.test)) == task.test_labels)
-    # Forty points and matchings of twenty at a time: more is for the experiments.
-    assert accuracy > 0.75
+    # Forty points and few radii: more is for the experiments.
+    assert accuracy > 0.8
     voted = pvm.fit_transport_validated(*arguments, **GRID)
     together = pvm.committee(grid, pvm.transport_criterion(grid))
     np.testing.assert_array_equal(pvm.decision(voted.model, task.test), pvm.decision(together, task.test))

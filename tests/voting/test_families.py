@@ -1,5 +1,6 @@
 """Families of a user's own, in JAX and in NumPy, with a width that is an axis of the grid, through all entry points."""
 
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import jax
@@ -232,3 +233,13 @@ def test_votes_that_cannot_be_are_named(answer, sentence):
 def test_voters_that_cannot_be_are_named(call, sentence):
     with pytest.raises(ValueError, match=sentence):
         call()
+
+
+def test_a_family_may_join_twice_and_a_missing_weight_is_said():
+    kernel = pvm.GaussianVoters(np.array([[0.0], [1.0]]), 1.0)
+    twice = SimpleNamespace(voters=JoinedVoters((kernel, kernel)), weights=np.array([0.1, 0.2, 0.3, -0.4]))
+    points = np.array([[0.2], [0.9]])
+    expected = np.asarray(kernel.votes(points)) @ [0.4, -0.2]
+    np.testing.assert_allclose(pvm.decision(twice, points), expected, rtol=1e-12)
+    with pytest.raises(ValueError, match="model has 5 weights, and its voters give 4 votes"):
+        pvm.decision(SimpleNamespace(voters=twice.voters, weights=np.ones(5) / 5), points)
