@@ -72,3 +72,16 @@ def test_fits_in_threads_are_those_of_one_thread():
     with ThreadPoolExecutor(4) as pool:
         beside = list(pool.map(weights, samples))
     np.testing.assert_allclose(beside, alone, atol=1e-12)
+
+
+FAILS = """
+import pvmincq_jax as pvm
+source, labels, target, *_ = pvm.datasets.moons_task("30", 0, per_class=60)
+pvm.sweep(source, labels, target, radii=[-1.0])
+"""
+
+
+def test_an_error_while_xla_compiles_ends_the_process_with_the_error_alone():
+    ran = subprocess.run([sys.executable, "-c", FAILS], capture_output=True, text=True, timeout=300, check=False)
+    assert ran.returncode == 1, ran.stderr
+    assert ran.stderr.splitlines()[-1].startswith("ValueError: radii")

@@ -289,7 +289,8 @@ def compile_ahead(blocks: Sequence[VoteBlocks], problems: int, margins: np.ndarr
             sizes.append((len(second), len(sample.rows), "quick"))
     for shape in set(plan_shapes(sizes * problems, len(margins))):
         key = shape, 1, len(margins), solver, None, device
-        threading.Thread(target=_compiled, args=key, daemon=True).start()
+        # Not a daemon: Python's exit would cut a compiler short, which aborts the process.
+        threading.Thread(target=_compiled, args=key).start()
 
 
 def _read(blocks: VoteBlocks, labels: np.ndarray, weights: np.ndarray, mask: np.ndarray) -> Iterator[Part]:

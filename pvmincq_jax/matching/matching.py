@@ -227,8 +227,8 @@ def _maximum(
     sources: np.ndarray, targets: np.ndarray, sizes: tuple[int, int], stream: np.random.Generator
 ) -> np.ndarray:
     """A maximum matching of these edges, as the source of each target, or -1 ``[m_t]``."""
-    # SciPy follows the order of the vertices, so that they are numbered at random.
-    source_number, target_number = (stream.permutation(size) for size in sizes)
+    # SciPy follows the order of the vertices, so that they are numbered at random. Its older versions ask for int32.
+    source_number, target_number = (stream.permutation(size).astype(np.int32) for size in sizes)
     edges = np.ones(len(sources), dtype=np.int32), (source_number[sources], target_number[targets])
     partners = maximum_bipartite_matching(csr_array(edges, shape=sizes), perm_type="row")[target_number]
     return np.where(partners >= 0, np.argsort(source_number)[partners], -1)
