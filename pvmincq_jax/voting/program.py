@@ -126,23 +126,18 @@ def _in_weights(solution: qp.BoxQPSolution, bound: Array) -> qp.BoxQPSolution:
 
 def _attempt(steps: Steps, lead: int, sample: _Sample, problem: qp.BoxQP) -> qp.BoxQPSolution:
     """The interior point's solution, in w."""
-    F, q = problem.factor, problem.dual_target
+    scaled, voters = qp.scaled(problem), problem.factor.shape[1]
 
     def sure(skip: Array) -> qp.BoxQPSolution:
-        return _in_weights(qp.solve_interior_point(problem._replace(skip=skip)), sample.bound)
+        return _in_weights(qp.solve_interior_point(scaled, skip), sample.bound)
 
     def quick(skip: Array) -> qp.BoxQPSolution:
-        rows = F[:lead]
-        gram = rows.T @ rows if 2 * lead > F.shape[1] else None
-        solution = qp.solve_interior_point(problem._replace(factor=rows, gram=gram, dual_target=q[:lead], skip=skip))
-        # Where rows are left out, z = zeta + q y is 0.
-        solution = solution._replace(zeta=jnp.concatenate([solution.zeta, -solution.multiplier * q[lead:]]))
-        return _in_weights(solution, sample.bound)
+        return _in_weights(qp.solve_interior_point(scaled, skip, lead, dense=2 * lead > voters), sample.bound)
 
     if steps != "both":
         return (quick if steps == "quick" else sure)(problem.skip)
     first = quick(problem.skip | (problem.tau < SMALL_MARGIN))
-    done = problem.skip | (_kkt_residual(sample, problem, first) <= _GOOD * accuracy(F.dtype))
+    done = problem.skip | (_kkt_residual(sample, problem, first) <= _GOOD * accuracy(sample.votes.dtype))
     # In a batch of an accelerator both branches run; a loop that is to be skipped takes no step there.
     second = jax.lax.cond(done, lambda: first, lambda: sure(done))
     return second._replace(iterations=jnp.where(done, 0, first.iterations) + second.iterations)
@@ -296,7 +291,6 @@ def learn(
     margin = jnp.where(feasible, margin, 1.0)
     problem = qp.BoxQP(
         factor=rows,
-        gram=None,
         dual_target=target,
         normal=jnp.where(at_most & idle, 0.0, margins),
         tau=jnp.clip(jnp.where(feasible, margin / mu_max, 0.5), jnp.finfo(dtype).tiny, 1.0),

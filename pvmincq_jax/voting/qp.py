@@ -31,8 +31,8 @@ _PARTS, _ROWS = 4, 40
 # Voters that a product takes at a time: its weighted copy of them then stays in the cache.
 _VOTERS = 2048
 
-# From the right sides (g, r_z, r_b), and whether to refine, to (du, d zeta, dy); see `solve_interior_point`.
-Newton = Callable[[Array, Array, Array, bool], tuple[Array, Array, Array]]
+# From g ``[n]``, and whether to refine, to du ``[n]`` and (d zeta, dy) ``[r + 1]``; see `solve_interior_point`.
+Newton = Callable[[Array, bool], tuple[Array, Array]]
 
 
 class BoxQP(NamedTuple):
@@ -40,7 +40,6 @@ class BoxQP(NamedTuple):
 
     Attributes:
       factor: F ``[r, n]``.
-      gram: F'F ``[n, n]`` for dense steps; None for steps by rank.
       dual_target: q ``[r]``, with a = F' q + e.
       normal: a ``[n]``.
       tau: where in (0, 1] the equality stands.
@@ -50,7 +49,6 @@ class BoxQP(NamedTuple):
     """
 
     factor: Array
-    gram: Array | None
     dual_target: Array
     normal: Array
     tau: Array
@@ -76,18 +74,48 @@ class BoxQPSolution(NamedTuple):
     iterations: Array
 
 
+class ScaledQP(NamedTuple):
+    """One problem in u = x / tau, and where to start.
+
+    With a and F scaled so that sum|a| = 1 and |F sign(a)| = 1, the equality reads a' u = 1, which u = sign(a) meets,
+    and the objective is of order one however small the margin.
+
+    Attributes:
+      factor: F ``[r, n]``.
+      dual_target: q ``[r]``.
+      normal: a ``[n]``.
+      box: 1 / tau, the bound of |u_j|.
+      free: ``[n]``.
+      binding: 1, or 0 where the equality binds no coordinate that is free: it is then left out, with multiplier 0.
+      start: u ``[n]``, the analytic centre of the feasible set.
+      multiplier: y there, on the central path.
+      problem: as it was given.
+      scales: those of F and a.
+    """
+
+    factor: Array
+    dual_target: Array
+    normal: Array
+    box: Array
+    free: Array
+    binding: Array
+    start: Array
+    multiplier: Array
+    problem: BoxQP
+    scales: tuple[Array, Array]
+
+
 class _Iterate(NamedTuple):
-    u: Array  # x / tau, [n]
-    zeta: Array  # F u - q y at a solution, [r]
-    y: Array  # multiplier of the equality
-    dual: Array  # multipliers of u >= -box and of u <= box, [2, n]
+    """A point. What belongs together is one array: XLA compiles a kernel for each array that a step computes."""
+
+    primal: Array  # u, and the multipliers of u >= -box and of u <= box, [3, n]
+    dual: Array  # zeta, which is F u - q y at a solution, and y, the multiplier of the equality, [r + 1]
 
 
 class _State(NamedTuple):
     iterate: _Iterate
-    votes: Array  # F u, [r]
+    votes: Array  # (F u, a' u), [r + 1]
     reduced: Array  # F' zeta - e y, [n]
-    to_equality: Array  # 1 - a' u
     best: _Iterate
     best_residual: Array
     without_progress: Array
@@ -113,6 +141,8 @@ def _lower_product(factor: Array, weights: Array) -> Array:
         rest = _lower_product(factor[:, whole:], weights[whole:])
         return jax.lax.fori_loop(0, whole // _VOTERS, lambda i, total: total + part(i), rest)
     weighted = factor * weights
+    if rank < 2 * _ROWS:
+        return weighted @ factor.T
     size = max(-(-rank // _PARTS), _ROWS)
     rows = [
         jnp.pad(weighted[start : start + size] @ factor[: start + size].T, ((0, 0), (0, max(rank - start - size, 0))))
@@ -143,49 +173,83 @@ def _central_slope(a: Array, tau: Array) -> Array:
     return jnp.exp(jax.lax.fori_loop(0, _HALVINGS, halve, (low, high))[1])
 
 
-def _newton_by_rank(rows: Array, q: Array, corner: Array, D_inverse: Array) -> Newton:
+def scaled(problem: BoxQP) -> ScaledQP:
+    """The problem as `solve_interior_point` takes it."""
+    chex.assert_rank([problem.factor, problem.normal, problem.dual_target, problem.tau], [2, 1, 1, 0])
+    free, tau, box = problem.free, problem.tau, 1 / problem.tau
+    normal_scale = jnp.sum(jnp.abs(problem.normal))
+    corner = jnp.where(free, jnp.sign(problem.normal), problem.fixed * box)
+    factor_scale = jnp.linalg.norm(problem.factor @ corner)
+    binding = jnp.any(free & (problem.normal != 0)).astype(tau.dtype)
+    a = problem.normal * (binding / normal_scale)
+    slope = _central_slope(a, tau)
+    return ScaledQP(
+        factor=problem.factor / factor_scale,
+        dual_target=problem.dual_target * (factor_scale / normal_scale * binding),
+        normal=a,
+        box=box,
+        free=free,
+        binding=binding,
+        start=jnp.where(free, _centred(slope * a) * box, corner),
+        multiplier=binding * slope * tau,
+        problem=problem,
+        scales=(factor_scale, normal_scale),
+    )
+
+
+def _newton_by_rank(rows: Array, q: Array, system: Array, D_inverse: Array, ahead: Array, lift: Array) -> Newton:
     """The system in (d zeta, d y), after du = D^-1 (g - F' d zeta + e dy).
 
-        ([I; q'] [I, q] + [F; -e'] D^-1 [F; -e']') (d zeta, d y) = right side,
+        ([I; q'] [I, q] + [F; -e'] D^-1 [F; -e']') (d zeta, d y) = [F; -e'] D^-1 g + [I, 0; q', -1] (-r_z, -r_b),
 
     an (r+1) x (r+1) Cholesky after symmetric diagonal scaling, with one step of iterative refinement on the last two
     equations; the first is met by du itself.
 
     Args:
       rows: [F; -e'] ``[r + 1, n]``.
-      q: ``[r]``.
-      corner: the lower triangle of [I; q'] [I, q] ``[r + 1, r + 1]``.
+      q: (q, -1) ``[r + 1]``.
+      system: the lower triangle of [I; q'] [I, q] ``[r + 1, r + 1]``.
       D_inverse: ``[n]``.
+      ahead: (-r_z, -r_b) ``[r + 1]``.
+      lift: [I, 0; q', -1] ``[r + 1, r + 1]``.
     """
-    rank = len(q)
-    system = _lower_product(rows, D_inverse) + corner
+    system = _lower_product(rows, D_inverse) + system
     scale = jax.lax.rsqrt(jnp.diagonal(system))
     lower = jnp.linalg.cholesky(scale[:, None] * system * scale, symmetrize_input=False)
 
     def solve(right: Array) -> Array:
         return scale * jax.scipy.linalg.cho_solve((lower, True), scale * right)
 
-    def newton(g: Array, r_z: Array, r_b: Array, refine: bool) -> tuple[Array, Array, Array]:
-        dual = solve(rows @ (D_inverse * g) + jnp.append(-r_z, r_b - q @ r_z))
+    def newton(g: Array, refine: bool) -> tuple[Array, Array]:
+        dual = solve(rows @ (D_inverse * g) + lift @ ahead)
         du = D_inverse * (g - dual @ rows)
         if refine:
-            # With a = F'q + e: what is left of F du - d zeta - q dy = r_z, and of a' du = r_b.
-            product = rows @ du
-            left = r_z - (product[:rank] - dual[:rank] - q * dual[rank])
-            more = solve(jnp.append(-left, r_b - (q @ product[:rank] - product[rank]) - q @ left))
+            # What is left of F du - d zeta - q dy = r_z and of a' du = r_b, with a = F'q + e.
+            more = solve(rows @ du + lift @ (ahead - dual - q * dual[-1]))
             dual, du = dual + more, du - D_inverse * (more @ rows)
-        return du, dual[:rank], dual[rank]
+        return du, dual
 
     return newton
 
 
-def _newton_dense(F: Array, gram: Array, a: Array, q: Array, D: Array, free: Array) -> Newton:
-    """The system in (du, dy), after d zeta = F du - q dy - r_z: (F'F + D) du - a dy = g + F' r_z, a' du = r_b."""
+def _newton_dense(F: Array, gram: Array, across: Array, q: Array, D: Array, free: Array, ahead: Array) -> Newton:
+    """The system in (du, dy), after d zeta = F du - q dy - r_z: (F'F + D) du - a dy = g + F' r_z, a' du = r_b.
+
+    Args:
+      F: ``[r, n]``.
+      gram: F'F ``[n, n]``.
+      across: [F', a] ``[n, r + 1]``.
+      q: (q, -1) ``[r + 1]``.
+      D: ``[n]``.
+      free: ``[n]``.
+      ahead: (-r_z, -r_b) ``[r + 1]``.
+    """
     scale = jax.lax.rsqrt(jnp.diagonal(gram) + D)
     each = jnp.where(free, scale, 0.0)
     number = jnp.arange(len(D))
     system = jnp.where(number[:, None] == number, 1.0, each[:, None] * gram * each)
     lower = jnp.linalg.cholesky(system, symmetrize_input=False)
+    a = across[:, -1]
 
     def solve(right: Array) -> Array:
         return each * jax.scipy.linalg.cho_solve((lower, True), each * right)
@@ -193,21 +257,19 @@ def _newton_dense(F: Array, gram: Array, a: Array, q: Array, D: Array, free: Arr
     toward = solve(a)
     reach = a @ toward
 
-    def newton(g: Array, r_z: Array, r_b: Array, refine: bool) -> tuple[Array, Array, Array]:
+    def newton(g: Array, refine: bool) -> tuple[Array, Array]:
         del refine  # digits that are lost at tiny margins only
-        du = solve(g + r_z @ F)
-        dy = jnp.where(reach > 0, (r_b - a @ du) / jnp.where(reach > 0, reach, 1.0), 0.0)
+        du = solve(g - ahead[:-1] @ F)
+        dy = jnp.where(reach > 0, -(ahead[-1] + a @ du) / jnp.where(reach > 0, reach, 1.0), 0.0)
         du = du + dy * toward
-        return du, F @ du - q * dy - r_z, dy
+        # The last of these is dy, as a' du = r_b.
+        return du, du @ across + ahead - q * dy
 
     return newton
 
 
-def solve_interior_point(problem: BoxQP) -> BoxQPSolution:
-    """Mehrotra's predictor-corrector method, with four changes for MinCq.
-
-    Scale: in u = x / tau, with a and F scaled so that sum|a| = 1 and |F sign(a)| = 1, the equality reads a' u = 1,
-    which u = sign(a) meets, and the objective is of order one however small the margin. The box is 1 / tau wide.
+def solve_interior_point(scaled: ScaledQP, skip: Array, rows: int | None = None, dense: bool = False) -> BoxQPSolution:
+    """Mehrotra's predictor-corrector method, with three changes for MinCq, in the scale of `ScaledQP`.
 
     Start: the analytic centre of the feasible set, with the multipliers of a point on the central path. Close to
     mu_max that set is tiny, and from sign(a), all but in its corner, complementarity vanishes long before the dual
@@ -226,29 +288,27 @@ def solve_interior_point(problem: BoxQP) -> BoxQPSolution:
     is cheaper from r = n / 2 on, and keeps them at margins from a hundredth of mu_max on.
 
     Args:
-      problem: a `BoxQP`.
+      scaled: of `scaled`.
+      skip: True when there is nothing to solve.
+      rows: how many of the factor's rows to use, the first ones; all when None.
+      dense: how to solve for a step.
 
     Returns: a `BoxQPSolution`: the best point met. How good it is, is for the caller to measure.
     """
-    chex.assert_rank([problem.factor, problem.normal, problem.dual_target, problem.tau], [2, 1, 1, 0])
-    free, tau = problem.free, problem.tau
-    dtype = problem.factor.dtype
+    F, a, box, free, binding = scaled.factor[:rows], scaled.normal, scaled.box, scaled.free, scaled.binding
+    rank, dtype = len(F), F.dtype
     epsilon = jnp.finfo(dtype).eps
-    box = 1 / tau
-    normal_scale = jnp.sum(jnp.abs(problem.normal))
-    corner = jnp.where(free, jnp.sign(problem.normal), problem.fixed * box)
-    # At mu_max the equality may bind no coordinate that is free: it is then left out, with multiplier 0.
-    binding = jnp.any(free & (problem.normal != 0)).astype(dtype)
-    a = problem.normal / normal_scale * binding
-    factor_scale = jnp.linalg.norm(problem.factor @ corner)
-    F = problem.factor / factor_scale
+    e = a - scaled.dual_target[:rows] @ F
+    dual_rows = jnp.concatenate([F, -e[None]])
     # A copy of its own, with columns side by side in memory: sums over many voters are then up to twenty times faster.
-    F_transposed = jax.lax.optimization_barrier(F.T)
-    q = problem.dual_target * (factor_scale / normal_scale * binding)
-    e = a - q @ F
-    rows = jnp.concatenate([F, -e[None]])
+    across = jax.lax.optimization_barrier(jnp.concatenate([F, a[None]]).T)
+    q = jnp.append(scaled.dual_target[:rows], -1.0)
+    last = jnp.arange(rank + 1) == rank
+    unit = jnp.eye(rank + 1, dtype=dtype)
+    lift = jnp.where(last[:, None], q, unit)
     # Where nothing binds, the 1 in the corner keeps the multiplier at 0.
-    corner_rows = jnp.diag(jnp.append(jnp.ones_like(q), 1 - binding)).at[-1].add(jnp.append(q, q @ q))
+    system = jnp.where(last[:, None], jnp.where(last, q @ q - binding, q), unit)
+    gram = F.T @ F if dense else None
     side = jnp.array([[1.0], [-1.0]], dtype)
     bounds = 2 * jnp.maximum(jnp.sum(free), 1).astype(dtype)
 
@@ -256,56 +316,53 @@ def solve_interior_point(problem: BoxQP) -> BoxQPSolution:
         # A coordinate may round onto its bound, where the slack must not be 0: the barrier weight divides by it.
         return jnp.where(free, jnp.maximum(box + side * u, epsilon / 4 * box), 1.0)
 
-    def complementarity(slack: Array, dual: Array) -> Array:
-        return jnp.sum(jnp.where(free, slack * dual, 0.0)) / bounds
+    def products(iterate: _Iterate) -> tuple[Array, Array]:
+        return iterate.primal[0] @ across, iterate.dual @ dual_rows
 
-    def residual(iterate: _Iterate, votes: Array, reduced: Array, to_equality: Array) -> Array:
+    def dual_votes(dual: Array) -> Array:
+        """(z, 0), with z = zeta + q y."""
+        return dual + q * dual[-1]
+
+    def residual(iterate: _Iterate, votes: Array, reduced: Array) -> Array:
         """Relative duality gap, and error in the equality: zero only at a solution."""
-        z = iterate.zeta + q * iterate.y
-        primal = votes @ votes / 2
-        least = jnp.where(free, -box * jnp.abs(reduced), reduced * iterate.u)
-        dual = iterate.y * binding - z @ z / 2 + jnp.sum(least)
-        return jnp.maximum(jnp.abs(primal - dual) / primal, jnp.abs(to_equality))
-
-    def products(iterate: _Iterate) -> tuple[Array, Array, Array]:
-        """F u, F' zeta - e y, and 1 - a' u."""
-        return iterate.u @ F_transposed, iterate.zeta @ F - e * iterate.y, binding - a @ iterate.u
+        primal, dual = jnp.sum(jnp.stack([jnp.where(last, 0.0, votes), dual_votes(iterate.dual)]) ** 2, axis=1) / 2
+        least = jnp.sum(jnp.where(free, -box * jnp.abs(reduced), reduced * iterate.primal[0]))
+        gap = jnp.abs(primal + dual - iterate.dual[-1] * binding - least) / primal
+        return jnp.maximum(gap, jnp.abs(binding - votes[-1]))
 
     def step(state: _State) -> _State:
         at, reduced = state.iterate, state.reduced
-        slack = slacks(at.u)
-        D = jnp.where(free, jnp.sum(at.dual / slack, axis=0), 1.0)
-        to_votes = at.zeta + q * at.y - state.votes
-        if problem.gram is None:
-            newton = _newton_by_rank(rows, q, corner_rows, jnp.where(free, 1 / D, 0.0))
+        multipliers = at.primal[1:]
+        slack = slacks(at.primal[0])
+        product = slack * multipliers
+        D = jnp.where(free, jnp.sum(multipliers / slack, axis=0), 1.0)
+        ahead = state.votes - dual_votes(at.dual) - jnp.where(last, binding, 0.0)
+        if gram is None:
+            newton = _newton_by_rank(dual_rows, q, system, jnp.where(free, 1 / D, 0.0), ahead, lift)
         else:
-            newton = _newton_dense(F, problem.gram / factor_scale**2, a, q, D, free)
+            newton = _newton_dense(F, gram, across, q, D, free, ahead)
 
-        def direction(aim: Array, refine: bool) -> _Iterate:
-            """The Newton direction that aims at slack * dual = aim ``[2, n]``."""
-            g = jnp.where(free, jnp.sum(side * aim / slack, axis=0) - reduced, 0.0)
-            du, d_zeta, d_y = newton(g, to_votes, state.to_equality, refine)
-            return _Iterate(du, d_zeta, d_y, jnp.where(free, (aim - at.dual * side * du) / slack - at.dual, 0.0))
+        def longest(toward: Array, aim: Array) -> Array:
+            """The largest step for which slacks and multipliers stay non-negative, by their relative changes."""
+            return 1 / jnp.max(jnp.where(free, jnp.maximum(-toward, 1 + toward - aim), 0.0))
 
-        def longest(d: _Iterate) -> Array:
-            """The largest step for which slacks and multipliers stay non-negative."""
-            value, change = jnp.concatenate([slack, at.dual]), jnp.concatenate([side * d.u, d.dual])
-            falls = free & (change < 0)
-            return jnp.min(jnp.where(falls, -value / jnp.where(falls, change, -1.0), jnp.inf))
-
-        gap = complementarity(slack, at.dual)
-        predictor = direction(jnp.zeros_like(slack), refine=False)
-        reached = jnp.minimum(1.0, longest(predictor))
-        after_predictor = complementarity(slack + reached * side * predictor.u, at.dual + reached * predictor.dual)
-        centre = (after_predictor / gap) ** 3 * gap
-        bend = jnp.where(reached < 0.1, reached, 1.0) * predictor.u
-        corrector = direction(centre - side * predictor.dual * bend, refine=True)
+        # The predictor aims at slack * multiplier = 0, and changes the slacks by this, relative to what they are.
+        toward = side * newton(jnp.where(free, -reduced, 0.0), False)[0] / slack
+        reached = jnp.minimum(1.0, longest(toward, jnp.zeros_like(toward)))
+        # Of the product after the predictor, what is not linear in its length.
+        curved = product * toward * (1 + toward)
+        gap, bent = jnp.sum(jnp.where(free, jnp.stack([product, curved]), 0.0), axis=(1, 2)) / bounds
+        centre = ((1 - reached) - reached**2 * bent / gap) ** 3 * gap
+        aim = centre + jnp.where(reached < 0.1, reached, 1.0) * curved
+        du, d_dual = newton(jnp.where(free, jnp.sum(side * aim / slack, axis=0) - reduced, 0.0), True)
+        toward = side * du / slack
         # Close to the end the steps may go all but to the boundary: that is what makes the last ones quadratic.
-        length = jnp.minimum(1.0, jnp.clip(1 - gap, 0.99, 1 - 1000 * epsilon) * longest(corrector))
-        after = jax.tree.map(lambda value, change: value + length * change, at, corrector)
+        length = jnp.minimum(1.0, jnp.clip(1 - gap, 0.99, 1 - 1000 * epsilon) * longest(toward, aim / product))
+        d_multipliers = jnp.where(free, aim / slack - multipliers * (1 + toward), 0.0)
+        after = _Iterate(at.primal + length * jnp.concatenate([du[None], d_multipliers]), at.dual + length * d_dual)
 
-        votes, reduced, to_equality = products(after)
-        error = residual(after, votes, reduced, to_equality)
+        votes, reduced = products(after)
+        error = residual(after, votes, reduced)
         usable = jnp.isfinite(error)
         better = usable & (error < state.best_residual)
         best_residual = jnp.where(better, error, state.best_residual)
@@ -315,7 +372,6 @@ def solve_interior_point(problem: BoxQP) -> BoxQPSolution:
             after,
             votes,
             reduced,
-            to_equality,
             jax.tree.map(lambda new, old: jnp.where(better, new, old), after, state.best),
             best_residual,
             without_progress,
@@ -325,18 +381,20 @@ def solve_interior_point(problem: BoxQP) -> BoxQPSolution:
 
     # Complementarity that adds up to the scale of the objective.
     barrier = 1 / bounds
-    slope = _central_slope(a, tau)
-    start = jnp.where(free, _centred(slope * a) * box, corner)
-    y = binding * barrier * slope * tau
-    first = _Iterate(start, start @ F_transposed - q * y, y, jnp.where(free, barrier / slacks(start), 0.0))
+    start, y = scaled.start, scaled.multiplier * barrier
+    multipliers = jnp.where(free, barrier / slacks(start), 0.0)
+    first = _Iterate(jnp.concatenate([start[None], multipliers]), jnp.where(last, y, start @ across - q * y))
     zero = jnp.zeros((), jnp.int32)
-    state = _State(first, *products(first), first, jnp.full((), jnp.inf, dtype), zero, zero, problem.skip)
+    state = _State(first, *products(first), first, jnp.full((), jnp.inf, dtype), zero, zero, skip)
     # A loop's state keeps its type: under `shard_map` all of it differs between devices, as what it meets inside does.
-    state = jax.tree.map(lambda leaf: jnp.where(problem.skip, leaf, leaf), state)
+    state = jax.tree.map(lambda leaf: jnp.where(skip, leaf, leaf), state)
     state = jax.lax.while_loop(lambda s: ~s.done & (s.iterations < _MAX_STEPS), step, state)
-    x = jnp.where(free, jnp.clip(state.best.u * tau, -1.0, 1.0), problem.fixed)
-    size = factor_scale * tau
-    return BoxQPSolution(x, state.best.zeta * size, state.best.y * size * factor_scale / normal_scale, state.iterations)
+    factor_scale, normal_scale = scaled.scales
+    tau = scaled.problem.tau
+    x = jnp.where(free, jnp.clip(state.best.primal[0] * tau, -1.0, 1.0), scaled.problem.fixed)
+    zeta, y = state.best.dual[:-1] * (factor_scale * tau), state.best.dual[-1] * (factor_scale**2 * tau / normal_scale)
+    # Where rows are left out, z = zeta + q y is 0.
+    return BoxQPSolution(x, jnp.concatenate([zeta, -y * scaled.problem.dual_target[rank:]]), y, state.iterations)
 
 
 def solution_tangent(factor: Array, normal: Array, free: Array, right_side: Array, equality_change: Array) -> Array:
