@@ -7,7 +7,8 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 __all__: list[str] = []
@@ -108,3 +109,14 @@ def one_blas_thread() -> Iterator[None]:
             _inside -= 1
             if not _inside:
                 _limit.restore_original_limits()
+
+
+def on_all_cores(function: Callable[[Any], Any], jobs: Iterable[Any]) -> list[Any]:
+    """A function of each job, in their order; jobs go over all cores.
+
+    Example:
+      >>> on_all_cores(abs, [-1, 2])
+      [1, 2]
+    """
+    with one_blas_thread(), ThreadPoolExecutor(core_count()) as pool:
+        return list(pool.map(function, jobs))

@@ -395,12 +395,6 @@ def solve_grid(
     return Figures(*(field if name == "status" else field.astype(dtype) for name, field in figures._asdict().items()))
 
 
-def on_all_cores(function: Callable[[Any], np.ndarray], jobs: Sequence[Any]) -> np.ndarray:
-    """A function of each job, stacked ``[jobs, ...]``; jobs go over all cores."""
-    with one_blas_thread(), ThreadPoolExecutor(core_count()) as pool:
-        return np.stack(list(pool.map(function, jobs)))
-
-
 def _solve(
     problems: dict[int, _Problem],
     margins: int,

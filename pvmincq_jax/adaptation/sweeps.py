@@ -13,9 +13,9 @@ import jax
 import numpy as np
 
 from pvmincq_jax._checks import are_class_numbers, check_count, check_sample_weights, read_task
-from pvmincq_jax._threads import core_count
+from pvmincq_jax._threads import core_count, on_all_cores
 from pvmincq_jax._types import ArrayLike, MarginUnit, Status, brief
-from pvmincq_jax.adaptation.grid import Figures, Problems, VoteBlocks, compile_ahead, on_all_cores, solve_grid
+from pvmincq_jax.adaptation.grid import Figures, Problems, VoteBlocks, compile_ahead, solve_grid
 from pvmincq_jax.adaptation.transport import Transport
 from pvmincq_jax.matching.selflabel import SelfLabels
 from pvmincq_jax.voting.cbound import vote_loss
@@ -215,7 +215,7 @@ class _Votes:
             blocks = self._blocks(*place, where) if known is None else known[place[1]]
             return blocks.values(weights[place])
 
-        computed = on_all_cores(value, places)
+        computed = np.stack(on_all_cores(value, places))
         return computed.reshape(*weights.shape[:2], *computed.shape[1:])
 
 

@@ -10,16 +10,19 @@ over target points, and its mean and spread are what moves and what it costs: se
 `pvmincq_jax.bounds.deviation.moved_gibbs_bound`.
 """
 
+from collections.abc import Sequence
 from types import ModuleType
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from scipy.sparse import csr_array
 from scipy.spatial import cKDTree
 
 from pvmincq_jax._checks import check_count, check_labels, check_points, check_same_dimension, check_samples
 from pvmincq_jax._distances import squared_distances
+from pvmincq_jax._threads import on_all_cores
 from pvmincq_jax._types import Array, ArrayLike, common_dtype
 from pvmincq_jax.matching.graph import check_reach, space_graph
 from pvmincq_jax.matching.matching import ExpectedMatching, draw_matchings
@@ -29,7 +32,7 @@ from pvmincq_jax.matching.space import Metric, make_space
 __all__ = ["Transport", "barycentres", "identity_transport", "match_moments", "move", "pv_transport"]
 
 # Features up to which a tree finds neighbours faster than a matrix product, and points that are looked up at a time.
-_TREE_FEATURES, _ROWS = 16, 8192
+_TREE_FEATURES, _ROWS = 16, 2048
 
 
 class Transport(NamedTuple):
@@ -192,33 +195,50 @@ def pv_transport(
 
 
 def nearest_means(
-    points: np.ndarray, weights: np.ndarray, values: np.ndarray, x: np.ndarray, neighbours: int = 5
-) -> tuple[np.ndarray, np.ndarray]:
-    """Values of points ``[n, ...]`` carried over to others ``[m, ...]``, and the distance of the nearest point ``[m]``.
+    points: np.ndarray, fields: Sequence[tuple[np.ndarray, np.ndarray]], x: np.ndarray, neighbours: int = 5
+) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Values of points ``[n, v]`` carried over to others ``[m, v]``, and the distance of the nearest point ``[m]``.
 
     The means of `move`, in NumPy and by blocks: sum_i a_i(x) v_i, a_i(x) ~ P_i / |x - x_i|^2, over the nearest points
     whose weight P_i is above 0.
 
+    Args:
+      points: ``[n, d]``.
+      fields: weights P ``[n]`` and values ``[n, v]``, any number of them, which share the distances.
+      x: ``[m, d]``.
+      neighbours: how many points each mean is over.
+
+    Returns: means and distances of each field.
+
     Example:
-      >>> nearest_means(np.array([[0.0], [2.0]]), np.ones(2), np.array([4.0, 8.0]), np.array([[0.0], [1.0]]))
-      (array([4., 6.]), array([0., 1.]))
+      >>> nearest_means(np.array([[0.0], [2.0]]), [(np.ones(2), np.array([[4.0], [8.0]]))], np.array([[0.0], [1.0]]))
+      [(array([[4.],
+             [6.]]), array([0., 1.]))]
     """
-    rows = np.flatnonzero(weights > 0)
-    known, k = points[rows], min(neighbours, rows.size)
-    tree = cKDTree(known) if points.shape[1] <= _TREE_FEATURES else None
-    means, nearest = np.empty((len(x), *values.shape[1:])), np.empty(len(x))
-    for start in range(0, len(x), _ROWS):
+    rows = [np.flatnonzero(weights > 0) for weights, _ in fields]
+    by_tree = points.shape[1] <= _TREE_FEATURES
+    trees = [cKDTree(points[some]) for some in rows] if by_tree else []
+    results = [(np.empty((len(x), values.shape[1])), np.empty(len(x))) for _, values in fields]
+
+    def carry(start: int) -> None:
         part = slice(start, start + _ROWS)
-        if tree is not None:
-            distance, near = (np.reshape(one, (-1, k)) for one in tree.query(x[part], k))
-            square = distance**2
-        else:
-            every = squared_distances(x[part], known)
-            near = np.argpartition(every, k - 1, axis=1)[:, :k]
-            square = np.take_along_axis(every, near, axis=1)
-        means[part] = np.einsum("mk,mk...->m...", _shares(square, weights[rows][near], np), values[rows][near])
-        nearest[part] = np.sqrt(np.min(square, axis=1))
-    return means, nearest
+        every = None if by_tree else squared_distances(x[part], points)
+        for i, ((weights, values), some, (means, nearest)) in enumerate(zip(fields, rows, results)):
+            k = min(neighbours, some.size)
+            if every is None:
+                distance, near = (np.reshape(one, (-1, k)) for one in trees[i].query(x[part], k))
+                square = distance**2
+            else:
+                known = every if some.size == len(points) else every[:, some]
+                near = np.argpartition(known, k - 1, axis=1)[:, :k]
+                square = np.take_along_axis(known, near, axis=1)
+            shares = _shares(square, weights[some][near], np)
+            shape = len(shares), len(points)
+            mean = csr_array((shares.ravel(), some[near].ravel(), np.arange(0, shares.size + 1, k)), shape=shape)
+            means[part], nearest[part] = mean @ values, np.sqrt(np.min(square, axis=1))
+
+    on_all_cores(carry, range(0, len(x), _ROWS))
+    return results
 
 
 def _shares(square: Any, weights: Any, xp: ModuleType) -> Any:
@@ -232,27 +252,26 @@ def _shares(square: Any, weights: Any, xp: ModuleType) -> Any:
     return share / xp.sum(share, axis=1, keepdims=True)
 
 
-def move_all(transport: Transport, source: np.ndarray, target: np.ndarray) -> Transport:
-    """The map of parts of two samples for all of the source.
+def move_all(transports: Sequence[Transport], source: np.ndarray, target: np.ndarray) -> list[Transport]:
+    """Maps of parts of two samples, the same for all maps, for all of the source.
 
     Points that were not matched move along with those that were, see `move`, and weigh as these do. Pairs are left as
     they are.
     """
-    part, weights = np.asarray(transport.source), np.asarray(transport.weights)
-    shift = np.asarray(transport.moved) - part
-    fields = np.column_stack([shift, weights, transport.mean_distance, transport.variance])
-    means, _ = nearest_means(part, weights, fields, source)
-    moved = source + means[:, :-3]
-    if float(transport.radius) == 0:
-        moved = match_moments(source, target) if transport.match_moments else source
-    heavy, distance, variance = means[:, -3:].T
-    return transport._replace(
-        source=source,
-        moved=moved.astype(source.dtype),
-        weights=heavy,
-        mean_distance=distance,
-        variance=variance,
-    )
+    part, fields = np.asarray(transports[0].source), []
+    for one in transports:
+        values = np.asarray(one.moved) - part, one.weights, one.mean_distance, one.variance
+        fields.append((np.asarray(one.weights), np.column_stack(values)))
+    whole = []
+    for one, (means, _) in zip(transports, nearest_means(part, fields, source)):
+        moved = means[:, :-3]
+        moved += source
+        if float(one.radius) == 0:
+            moved = match_moments(source, target) if one.match_moments else source
+        heavy, distance, variance = means[:, -3:].T
+        moved = moved.astype(source.dtype, copy=False)
+        whole.append(one._replace(source=source, moved=moved, weights=heavy, mean_distance=distance, variance=variance))
+    return whole
 
 
 def move(transport: Transport, x: ArrayLike, *, neighbours: int = 5) -> Array:

@@ -17,7 +17,7 @@ import jax
 import numpy as np
 
 from pvmincq_jax._checks import check_margins, check_positive, read_task
-from pvmincq_jax._threads import Progress, progress_bar
+from pvmincq_jax._threads import Progress, on_all_cores, progress_bar
 from pvmincq_jax._types import ArrayLike, MarginUnit, RadiusUnit
 from pvmincq_jax.adaptation.model import PVMinCq, learn_at
 from pvmincq_jax.adaptation.sweeps import (
@@ -189,10 +189,12 @@ def learn_on_moved(
     """
     families, most, seed = options.voters.families, options.most_voters, options.seed
     moved = [np.asarray(one.moved) for one in transports]
-    placed = [
-        place_on_moved(families, np.asarray(one.source), points, np.asarray(one.weights), most, seed)
-        for one, points in zip(transports, moved)
-    ]
+
+    def place(one: Transport) -> list[tuple[Any, np.ndarray]]:
+        samples = np.asarray(one.source), np.asarray(one.moved), np.asarray(one.weights)
+        return place_on_moved(families, *samples, most, seed)
+
+    placed = on_all_cores(place, transports)
     voters = tuple(tuple(family for family, _ in row) for row in placed)
     masks = [[[mask for _, mask in row] for row in placed]]
     samples = [[moved_labels(one, labels, source_weights) for one in transports]]

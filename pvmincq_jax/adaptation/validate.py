@@ -107,7 +107,7 @@ def _on_all_points(fit: ValidatedFit, parts: _Parts, top_fraction: float | None)
     solver: Any = {name: parts.grid[name] for name in ("solver", "mesh") if name in parts.grid}
     learnt: Any = labels, parts.weights
     if figures.transports:
-        maps = [move_all(figures.transports[r], source, target) for r in rows]
+        maps = move_all([figures.transports[r] for r in rows], source, target)
         maps = [one._replace(pairs=parts.pairs(one.pairs)) for one in maps]
         samples = [moved_labels(one, labels, parts.weights) for one in maps]
         moved = [np.asarray(one.moved) for one in maps]
@@ -127,7 +127,7 @@ def _labels_of_all(figures: Sweep, radius: int, parts: _Parts) -> SelfLabels:
     """Labels of all target points: means of those of the nearest ones with a label, within the radius."""
     sample, target = figures.self_labels[radius], parts.whole[2]
     fields = np.vstack([np.atleast_2d(sample.labels), sample.weights]).T
-    means, nearest = nearest_means(figures.target, sample.weights, fields, target)
+    ((means, nearest),) = nearest_means(figures.target, [(sample.weights, fields)], target)
     near = nearest <= figures.radii[radius]
     labels = np.where(near, means[:, :-1].T, 0.0).reshape(*sample.labels.shape[:-1], -1)
     return SelfLabels(labels, np.where(near, means[:, -1], 0.0), sample.pv, parts.pairs(sample.pairs))

@@ -32,9 +32,8 @@ from pvmincq_jax.matching.space import Metric, make_space
 __all__ = ["MatchedSpread", "SharedPoints", "class_rows", "even_rows", "matched_spread", "shared_points"]
 
 _Map = Callable[[Any], Any]
-# With more features than these, all distances by a product of matrices are cheaper than those of the pairs alone, up to
-# 32 MB of them.
-_MANY_FEATURES, _ALL_PAIRS = 32, 1 << 22
+# Numbers of pairs' features that are handled at once: few enough for the processor's cache.
+_NUMBERS = 1 << 15
 
 
 class MatchedSpread(NamedTuple):
@@ -133,11 +132,12 @@ def host_spread(
         return csr_array((share, (source_index, target_index)), shape=(size, target.shape[0])) @ target
 
     def squares(moved: np.ndarray) -> np.ndarray:
-        if target.shape[1] > _MANY_FEATURES and size * len(target) <= _ALL_PAIRS:
-            return squared_distances(moved, target)[source_index, target_index]
-        square = np.zeros(len(pair_weights))
-        for k in range(target.shape[1]):
-            square += (target[target_index, k] - moved[source_index, k]) ** 2
+        square = np.empty(len(pair_weights))
+        step = max(1, _NUMBERS // target.shape[1])
+        for start in range(0, len(square), step):
+            some = slice(start, start + step)
+            gaps = target[target_index[some]] - moved[source_index[some]]
+            square[some] = np.einsum("ij,ij->i", gaps, gaps)
         return square
 
     def total(values: np.ndarray) -> np.ndarray:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy.spatial import cKDTree
+from scipy.spatial.distance import cdist
 
 from pvmincq_jax._checks import check_finite, check_points, check_rank, check_samples, read_samples
 from pvmincq_jax._samples import canonical_order
@@ -221,5 +222,5 @@ def make_space(
     space = Space(*features, power, matrix, source_rows, target_rows)
     if matrix is None and not space.suits_tree and len(x) * len(y) <= PAIR_BLOCK:
         # Every graph would go over all pairs.
-        return space._replace(matrix=space.block(0, len(x)))
+        return space._replace(matrix=cdist(x, y, "minkowski", p=power))
     return space

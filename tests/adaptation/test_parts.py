@@ -41,7 +41,10 @@ def test_values_are_carried_over_by_the_nearest_points(features):
     points, x, values = rng.normal(size=(40, features)), rng.normal(size=(30, features)), rng.normal(size=(40, 3))
     x[0], weights = points[7], rng.random(40)
     weights[::5] = 0
-    means, nearest = nearest_means(points, weights, values, x)
+    other = np.ones(40), values[:, :1]
+    (means, nearest), beside = nearest_means(points, [(weights, values), other], x)
+    for shared, alone in zip(beside, nearest_means(points, [other], x)[0]):
+        np.testing.assert_array_equal(shared, alone)
     square = cdist(x, points, "sqeuclidean")
     for i in range(1, 30):
         able = [j for j in np.argsort(square[i]) if weights[j] > 0][:5]
@@ -54,7 +57,7 @@ def test_values_are_carried_over_by_the_nearest_points(features):
 def test_points_that_are_not_matched_move_as_move_says(task):
     rows = part_rows(task.source, 60, 0, task.source_labels)
     part = pvm.pv_transport(task.source[rows], task.target[:60], 1.5, draws=4)
-    whole = move_all(part, task.source, task.target)
+    (whole,) = move_all([part], task.source, task.target)
     np.testing.assert_allclose(whole.moved, pvm.move(part, task.source), atol=1e-9)
     np.testing.assert_allclose(np.asarray(whole.moved)[rows], part.moved, atol=1e-12)
 
@@ -71,7 +74,7 @@ def test_the_vote_is_learnt_on_all_points(form, task):
     share = model.label_weights / np.sum(model.label_weights)
     points = task.target
     if form == "transport":
-        points = np.asarray(move_all(part.transports[0], task.source, task.target).moved)
+        points = np.asarray(move_all(part.transports[:1], task.source, task.target)[0].moved)
         np.testing.assert_array_equal(model.labels, task.source_labels)
     values = kernel(points, model.centers, 2.0) @ model.weights
     first, second = np.sum(share * model.labels * values), np.sum(share * values**2)
