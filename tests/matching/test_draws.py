@@ -12,31 +12,33 @@ from pvmincq_jax.matching import matching
 from pvmincq_jax.matching.graph import radius_graph
 
 
-def test_interchangeable_points_are_treated_alike():
+@pytest.mark.parametrize("count", [1800, pytest.param(6000, marks=pytest.mark.long)])
+def test_interchangeable_points_are_treated_alike(count):
     # 6 sources at one place, 4 targets at another: each pair is drawn with the same probability 4 / 6 * 1 / 4.
-    draws = pvm.draw_matchings(radius_graph(np.zeros((6, 1)), np.ones((4, 1)), 1.0), 6000, seed=5)
+    draws = pvm.draw_matchings(radius_graph(np.zeros((6, 1)), np.ones((4, 1)), 1.0), count, seed=5)
     counts = np.zeros((6, 4))
     for target in range(4):
         counts[:, target] = np.bincount(draws.partners[:, target], minlength=6)
-    # Standard deviation sqrt(6000 * 1/6 * 5/6) = 29.
-    assert np.abs(counts - 1000).max() < 5 * 29
+    assert np.abs(counts - count / 6).max() < 5 * np.sqrt(count * 1 / 6 * 5 / 6)  # standard deviations
 
 
-def test_complete_graph_gives_every_permutation_alike():
+@pytest.mark.parametrize("count", [2400, pytest.param(12000, marks=pytest.mark.long)])
+def test_complete_graph_gives_every_permutation_alike(count):
     source, target = np.array([[0.0], [0.3], [0.9], [1.0]]), np.array([[0.1], [0.2], [0.5], [2.0]])
-    partners = pvm.draw_matchings(radius_graph(source, target, 9.0), 12000, seed=6).partners
-    found, count = np.unique(partners, axis=0, return_counts=True)
+    partners = pvm.draw_matchings(radius_graph(source, target, 9.0), count, seed=6).partners
+    found, times = np.unique(partners, axis=0, return_counts=True)
     assert found.shape[0] == 24
     # Chi-square with 23 degrees of freedom: 49.7 is exceeded once in a thousand.
-    assert np.sum((count - 500) ** 2 / 500) < 49.7
+    assert np.sum((times - count / 24) ** 2 / (count / 24)) < 49.7
 
 
-def test_mirrored_points_are_treated_alike():
+@pytest.mark.parametrize("count", [2000, pytest.param(8000, marks=pytest.mark.long)])
+def test_mirrored_points_are_treated_alike(count):
     # A path graph of 4 sources and 3 targets, symmetric about its middle; each source may be the one left out.
     source, target = np.arange(4.0)[:, None], np.arange(3.0)[:, None] + 0.5
-    partners = pvm.draw_matchings(radius_graph(source, target, 0.5), 8000, seed=7).partners
+    partners = pvm.draw_matchings(radius_graph(source, target, 0.5), count, seed=7).partners
     left_out = np.bincount(6 - partners.sum(axis=1), minlength=4)
-    assert np.all(left_out > 400)
+    assert np.all(left_out > count / 20)
     assert abs(int(left_out[0]) - int(left_out[3])) < 5 * np.sqrt(left_out[0] + left_out[3])
     assert abs(int(left_out[1]) - int(left_out[2])) < 5 * np.sqrt(left_out[1] + left_out[2])
 

@@ -133,7 +133,7 @@ _METRICS = ["euclidean", "cityblock", "chebyshev", 3.0, np.array([[2.0, 0.5], [0
 @settings(max_examples=25, deadline=None)
 @given(
     seed=st.integers(0, 2**32 - 1),
-    sizes=st.tuples(st.integers(1, 24), st.integers(1, 24)),
+    sizes=st.tuples(st.integers(1, 14), st.integers(1, 14)),
     grid=st.booleans(),
     metric=st.sampled_from(range(len(_METRICS))),
     data=st.data(),
@@ -162,16 +162,20 @@ def _minimum(x, y):
     return float(np.abs(x - y).min())
 
 
+@pytest.mark.parametrize("size", [320, pytest.param(700, marks=pytest.mark.long)])
 @pytest.mark.parametrize("kind", ["moons", "one law", "far outliers", "grid", "many features", "unequal"])
-def test_radii_of_larger_samples(kind):
+def test_radii_of_larger_samples(kind, size):
+    """Of so many points that a guess from a part of them comes first."""
+    assert size > curve_module._SMALL
     rng = np.random.default_rng(8)
+    shape, last = (size, 2), size // 50
     source, target = {
-        "moons": lambda: (draw_moons(350, rng)[0], draw_moons(350, rng, angle=30)[0]),
-        "one law": lambda: (rng.uniform(size=(900, 2)), rng.uniform(size=(900, 2))),
-        "far outliers": lambda: (rng.standard_cauchy((700, 2)), rng.standard_cauchy((700, 2))),
-        "grid": lambda: (rng.integers(0, 12, (700, 2)).astype(float), rng.integers(0, 14, (700, 2)).astype(float)),
-        "many features": lambda: (rng.normal(size=(700, 30)), rng.normal(size=(700, 30)) + 0.5),
-        "unequal": lambda: (rng.normal(size=(2000, 2)), rng.normal(size=(650, 2)) + 1),
+        "moons": lambda: (draw_moons(size // 2, rng)[0], draw_moons(size // 2, rng, angle=30)[0]),
+        "one law": lambda: (rng.uniform(size=shape), rng.uniform(size=shape)),
+        "far outliers": lambda: (rng.standard_cauchy(shape), rng.standard_cauchy(shape)),
+        "grid": lambda: (rng.integers(0, last, shape).astype(float), rng.integers(0, last + 2, shape).astype(float)),
+        "many features": lambda: (rng.normal(size=(size, 30)), rng.normal(size=(size, 30)) + 0.5),
+        "unequal": lambda: (rng.normal(size=(3 * size, 2)), rng.normal(size=shape) + 1),
     }[kind]()
     space = make_space(source, target)
     distances = space.block(0, len(source))

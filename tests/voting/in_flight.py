@@ -31,7 +31,7 @@ def check(solution: pvm.MinCqSolution, reference: pvm.MinCqSolution) -> None:
     np.testing.assert_allclose(solution.c_bound, reference.c_bound, rtol=0, atol=1e-7)
 
 
-def main(way: str) -> None:
+def main(way: str, calls: int) -> None:
     jax.config.update("jax_enable_x64", True)
     if "shard" in way:
         jax.config.update("jax_num_cpu_devices", 2)
@@ -45,11 +45,11 @@ def main(way: str) -> None:
     reference = jax.block_until_ready(solve(margins))
     check(reference, reference)
     if way == "dispatches":
-        for solution in [solve(margins) for _ in range(80)]:
+        for solution in [solve(margins) for _ in range(calls)]:
             check(solution, reference)
     elif way == "threads":
         with ThreadPoolExecutor(4) as pool:
-            for solution in pool.map(solve, [margins] * 40):
+            for solution in pool.map(solve, [margins] * calls):
                 check(solution, reference)
     elif way == "gradients":
         # The votes are traced here: SVD and QR are in flight as well, and so is the SVD of the derivative.
@@ -58,7 +58,7 @@ def main(way: str) -> None:
 
         gradient = jax.jit(jax.vmap(jax.grad(total), in_axes=(0, None)))
         both = np.stack([votes, votes[::-1]])
-        first, *others = [gradient(both, margins) for _ in range(4)]
+        first, *others = [gradient(both, margins) for _ in range(calls)]
         assert np.all(np.isfinite(first))
         for other in others:
             np.testing.assert_array_equal(other, first)
@@ -69,10 +69,10 @@ def main(way: str) -> None:
             split = jax.jit(jax.shard_map(lanes, mesh=mesh, in_specs=spec, out_specs=spec))
         else:
             split = jax.jit(lanes, in_shardings=NamedSharding(mesh, spec), out_shardings=NamedSharding(mesh, spec))
-        for solution in [split(margins) for _ in range(20)]:
+        for solution in [split(margins) for _ in range(calls)]:
             assert len(solution.weights.sharding.device_set) == 2
             check(solution, reference)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[1], int(sys.argv[2]))

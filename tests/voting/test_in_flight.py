@@ -16,14 +16,15 @@ from pvmincq_jax.voting.mincq import Solver
 TIME_OUT = 200
 
 
-LONG = [pytest.param(way, marks=pytest.mark.long) for way in ("shard_map", "sharded_jit")]
+SHORT = ("dispatches", 30), ("threads", 24), ("gradients", 4)
+LONG = ("dispatches", 80), ("threads", 40), ("shard_map", 20), ("sharded_jit", 20)
 
 
-@pytest.mark.parametrize("way", ["dispatches", "threads", "gradients", *LONG])
-def test_many_at_once(way: str) -> None:
+@pytest.mark.parametrize(("way", "calls"), [*SHORT, *(pytest.param(*one, marks=pytest.mark.long) for one in LONG)])
+def test_many_at_once(way: str, calls: int) -> None:
     # OpenBLAS's own threads, which a busy machine makes very slow, have no part in this.
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
-    script = [sys.executable, "-m", "tests.voting.in_flight", way]
+    script = [sys.executable, "-m", "tests.voting.in_flight", way, str(calls)]
     subprocess.run(script, check=True, timeout=TIME_OUT, env=environment)
 
 
