@@ -1,8 +1,6 @@
 """The perturbed variation as a function of the radius, exactly, and the radii at which it takes given values.
 
-Matchings at guessed radii, each grown from the one below it, close in on a number of pairs that is asked for; over the
-last few edges a forest grows edge by edge and tells the exact length. The first guess comes from small parts of the
-samples: it decides what the answer costs, never what it is.
+One matching grows with the radius, edge by edge, and tells the exact length at which it gets one pair more.
 """
 
 from collections.abc import Sequence
@@ -24,18 +22,8 @@ PV_LEVELS = (0.6, 0.5, 0.4, 0.3, 0.2, 0.15, 0.1, 0.05, 0.02, 0.0)
 
 # Radii are above 0. Points that coincide are matched at the smallest one that keeps its digits when scaled.
 _SMALLEST = float(np.finfo(float).tiny)
-# Rows of the parts that a guess comes from. Samples not much larger need no guess.
-_PARTS = (64, 256)
-_SMALL = 300
-# With fewer pairs than this to go, growing pair by pair costs no more than matchings.
-_FAR = 64
-# So few edges are looked at one by one, in the order of their lengths; of more, matchings find the part that counts.
-_NEAR = 1 << 15
-# How much further than a guess edges are looked up.
-_FURTHER = 1.25
-# Edges of a graph that is built on a guess alone (100 MB), and how many times as many each further one may have.
-_EDGES = 1 << 23
-_MORE_EDGES = 4
+# Edges for each point of the first graph that is looked at, and how many times as many each further one has.
+_EDGES, _MORE_EDGES = 64, 2
 _LARGEST = float(np.finfo(float).max)
 
 
@@ -179,146 +167,23 @@ def radii_of_pairs(space: Space, needed: Sequence[int] | np.ndarray) -> np.ndarr
     """
     if space.source_rows.size > space.target_rows.size:
         space = space.flipped()
-    guess = _Guess(space)
+    edges = _EDGES * space.target_rows.size
     # Below any distance, so that coinciding points are matched like others.
-    forest = Forest(guess.graph(int(needed[-1])), np.full(space.target_rows.size, -1), -1.0)
+    forest = Forest(_shortest(space, edges, 0.0), np.full(space.target_rows.size, -1), -1.0)
     radii = []
     for pairs in map(int, needed):
-        approach = pairs - forest.pairs > _FAR
         while forest.pairs < pairs:
-            forest = _approach(forest, pairs, guess) if approach else forest
-            approach = bool(np.isinf(forest.next_pair()))
-            if approach:
-                forest = Forest(guess.graph(pairs, forest.graph), forest.column_mate, forest.graph.radius)
+            if np.isinf(forest.next_pair()):
+                edges *= _MORE_EDGES
+                graph = _shortest(space, edges, forest.graph.radius)
+                forest = Forest(graph, forest.column_mate, forest.graph.radius)
         radii.append(forest.radius)
     return np.array(radii)
 
 
-def _approach(forest: Forest, pairs: int, guess: "_Guess") -> Forest:
-    """Closes in on so many pairs, by matchings at radii between one that is too small and one that suffices.
-
-    Args:
-      forest: with fewer pairs.
-      pairs: how many are asked for.
-      guess: where to look first.
-
-    Returns: a forest with fewer pairs yet, with few pairs to go and few edges in between, which are lined up.
-    """
-    distances, last = forest.graph.distances, forest.graph.radius
-    edges, lengths, loaded = np.zeros(0, int), np.zeros(0), 0.0
-    reached, halve = None, False
-    guess.see(forest)
-    while True:
-        gap = pairs - forest.pairs
-        # A matching with too few pairs can be built on, one with too many cannot: aim a little below.
-        aim = pairs - (_FAR // 2 if gap > _FAR else 0)
-        if reached is None:
-            radius, end = (guess.ahead(forest, count) for count in (aim, pairs))
-            if (not edges.size or end > loaded) and loaded < last:
-                # Most edges are longer than what is looked for, and wait.
-                further = _FURTHER * end
-                loaded = further if loaded < further < last else last
-                edges = np.flatnonzero((distances >= forest.radius) & (distances <= loaded))
-                lengths = distances[edges]
-                continue
-            if not edges.size:
-                break
-        some = lengths[:: 1 + edges.size // 10_000]
-        if reached is None:
-            # So many pairs more take as many edges at least.
-            least = float(np.quantile(some, min(gap / edges.size, 1.0), method="lower"))
-            radius, end = min(max(radius, least), loaded), min(max(end, least), loaded)
-        else:
-            some = some[some < reached.radius]
-            if not some.size:
-                some = lengths[lengths < reached.radius]
-            if not some.size:
-                break
-            end, share = reached.radius, (aim - 0.5 - forest.pairs) / (reached.pairs - forest.pairs)
-            radius = max(forest.radius, 0.0) * (1 - share) + end * share
-            sides = np.quantile(some, [0.5, 0.5] if halve else [1 / 64, 63 / 64], method="lower")
-            radius = float(np.clip(radius, *sides))
-        if gap <= _FAR and np.count_nonzero(lengths <= end) <= _NEAR:
-            break
-        within = lengths <= radius
-        trial = forest.at(radius, edges[within])
-        if trial.pairs >= pairs:
-            reached = trial
-        else:
-            forest, within = trial, ~within
-            guess.see(forest)
-        halve = bool(2 * np.count_nonzero(within) > edges.size)
-        edges, lengths = edges[within], lengths[within]
-    if reached is not None:
-        loaded = reached.radius
-    elif edges.size > _NEAR:
-        loaded = max(end, float(np.quantile(some, _NEAR / edges.size)))
-    forest.line_up(edges[lengths <= loaded], loaded)
-    return forest
-
-
-class _Guess:
-    """Where the radii of a space may lie, from the exact ones of two small parts of it."""
-
-    def __init__(self, space: Space) -> None:
-        self.space = space
-        self.rows, self.columns = space.source_rows.size, space.target_rows.size
-        self.parts: list[np.ndarray] = []
-        self.seen: list[tuple[int, float]] = []
-        if self.rows <= _SMALL:
-            return
-        random = np.random.default_rng(0)
-        for size in _PARTS:
-            rows = random.choice(self.rows, size, False)
-            columns = random.choice(self.columns, min(size * self.columns // self.rows, 8 * size), False)
-            matrix = space.lengths(rows[:, None], columns)
-            part = space._replace(matrix=matrix, source_rows=rows, target_rows=columns)
-            self.parts.append(radii_of_pairs(part, np.arange(size) + 1))
-
-    def radius(self, pairs: int) -> float:
-        """A radius with about so many pairs."""
-        if not self.parts:
-            return _LARGEST
-        share = min(pairs / self.rows, 1.0)
-        small, large = (part[max(int(np.ceil(share * part.size)) - 1, 0)] for part in self.parts)
-        if small == 0:
-            return float(large)
-        # Radii fall as samples grow: for ever if both have one law, else less and less.
-        fall = np.log(self.rows / _PARTS[1]) / np.log(_PARTS[1] / _PARTS[0])
-        return float(large * min(large / small, 1.0) ** (min(fall, 1.0) + max(fall - 1.0, 0.0) / 2))
-
-    def see(self, forest: Forest) -> None:
-        """Takes a matching into account, larger than those before."""
-        self.seen.append((forest.pairs, max(forest.radius, 0.0)))
-
-    def ahead(self, forest: Forest, pairs: int) -> float:
-        """A radius with about so many pairs, more than those of a matching: as the last ones have it, if there are any.
-
-        On a straight line, which does not go too far: the fewer points are left, the more of the radius each of them
-        takes. Of the last ones as much as halves of them do: on a straight line in the logarithm of what is left.
-        """
-        gap, left = pairs - forest.pairs, self.rows - forest.pairs + 1
-        before = [one for one in self.seen if 0 < one[0] <= forest.pairs - gap / 4]
-        if before:
-            count, radius = before[-1]
-            share = gap / (forest.pairs - count)
-            if 2 * gap > left:
-                share = np.log1p(-gap / left) / np.log(left / (self.rows - count + 1))
-            return forest.radius + abs(share) * (forest.radius - radius)
-        radius, known = self.radius(pairs), self.radius(forest.pairs) if forest.pairs else 0.0
-        # Where the guess was wrong by some factor, it will be again.
-        return radius * forest.radius / known if 0 < known < _LARGEST else radius
-
-    def graph(self, pairs: int, before: RadiusGraph | None = None) -> RadiusGraph:
-        """A graph that may suffice for so many pairs, larger than the one before, and with some edge."""
-        radius, edges = 1.1 * min(self.radius(pairs), _LARGEST / 2), float(_EDGES)
-        if before is not None:
-            radius, edges = max(radius, 1.5 * before.radius), max(edges, _MORE_EDGES * before.neighbours.size)
-        share = edges / (self.rows * self.columns)
-        if share < 1:
-            radius = min(radius, float(np.quantile(self.space.some_lengths(), share)))
-        radius = max(radius, _SMALLEST)
-        if before is not None:
-            radius = max(radius, 1.1 * before.radius)
-        graph = space_graph(self.space, radius)
-        return graph if graph.neighbours.size else space_graph(self.space, graph.nearest)
+def _shortest(space: Space, edges: int, radius: float) -> RadiusGraph:
+    """A graph of about so many of the shortest edges, one at least, and of a radius beyond this one."""
+    share = edges / (space.source_rows.size * space.target_rows.size)
+    reach = float(np.quantile(space.some_lengths(), share)) if share < 1 else _LARGEST
+    graph = space_graph(space, max(reach, 1.1 * radius, _SMALLEST))
+    return graph if graph.neighbours.size else space_graph(space, graph.nearest)

@@ -12,8 +12,6 @@ Completing a path dissolves its tree and leaves the others as they are; what an 
 them.
 """
 
-import copy
-
 import numpy as np
 
 from pvmincq_jax.matching.graph import RadiusGraph
@@ -60,16 +58,6 @@ class Forest:
         self._parent = np.full(columns, -1)
         self._window = _WINDOW // 2
         self._use_all(np.flatnonzero(graph.distances <= radius))
-
-    def at(self, radius: float, edges: np.ndarray) -> "Forest":
-        """The forest of a larger radius, to which these edges lead from this one's; this one stays as it is."""
-        new = copy.copy(self)
-        for name, value in vars(self).items():
-            if name not in ("_rows", "_taste") and isinstance(value, np.ndarray):
-                setattr(new, name, value.copy())
-        new.radius = radius
-        new._use_all(edges)
-        return new
 
     def line_up(self, edges: np.ndarray, radius: float) -> None:
         """Sorts these edges, which are all from the radius in use up to this one."""

@@ -149,11 +149,10 @@ def test_radii_by_a_matching_at_every_distance(size, seed, sizes, grid, metric, 
     expected = _by_all_lengths(space.block(0, sizes[0]))
     every = np.arange(min(sizes)) + 1
     needed = np.array(sorted(data.draw(st.sets(st.sampled_from(every.tolist()), min_size=1))))
-    # Guesses from tiny parts, and graphs that are far too small at first, lead to the same radii.
-    tiny = {"_SMALL": 2, "_PARTS": (1, 2), "_FAR": 2, "_NEAR": 4, "_EDGES": 8}
+    # Graphs that are far too small at first lead to the same radii.
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in {"small": {}, "tiny": tiny}[size].items():
-            patch.setattr(curve_module, name, value)
+        if size == "tiny":
+            patch.setattr(curve_module, "_EDGES", 1)
         np.testing.assert_array_equal(radii_of_pairs(space, every), expected)
         np.testing.assert_array_equal(radii_of_pairs(space, needed), expected[needed - 1])
 
@@ -165,8 +164,8 @@ def _minimum(x, y):
 @pytest.mark.parametrize("size", [320, pytest.param(700, marks=pytest.mark.long)])
 @pytest.mark.parametrize("kind", ["moons", "one law", "far outliers", "grid", "many features", "unequal"])
 def test_radii_of_larger_samples(kind, size):
-    """Of so many points that a guess from a part of them comes first."""
-    assert size > curve_module._SMALL
+    """Of so many points that the first graphs are too small."""
+    assert size > curve_module._EDGES
     rng = np.random.default_rng(8)
     shape, last = (size, 2), size // 50
     source, target = {
