@@ -23,8 +23,15 @@ def calibration_error(chances, right, bins=10):
     return np.sum(np.abs(gaps)) / len(right)
 
 
-@pytest.mark.parametrize("kind", [PVTransportClassifier, PVMinCqClassifier])
-@pytest.mark.parametrize("name", ["moons", "digits"])
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        (PVTransportClassifier, "digits"),
+        (PVMinCqClassifier, "moons"),
+        pytest.param(PVTransportClassifier, "moons", marks=pytest.mark.long),
+        pytest.param(PVMinCqClassifier, "digits", marks=pytest.mark.long),
+    ],
+)
 def test_target_probabilities_are_calibrated(kind, name):
     """On tasks that no choice was made on: mean errors below 0.12, and a third of the Gibbs reading's at most."""
     if name == "moons":

@@ -205,10 +205,10 @@ def turned_task(seed, features=2, points=120):
     return source, labels, target, truth, turn[:, 0]
 
 
-MORE = [pytest.param(seed, 2, marks=pytest.mark.long) for seed in (1, 2)]
+MORE = [pytest.param(seed, 2, marks=pytest.mark.long) for seed in (0, 1, 2)]
 
 
-@pytest.mark.parametrize(("seed", "features"), [(0, 2), (3, 4), *MORE])
+@pytest.mark.parametrize(("seed", "features"), [(3, 4), *MORE])
 def test_the_invariant_direction_is_found(seed, features):
     source, labels, target, truth, direction = turned_task(seed, features)
     learned = pvm.learn_map(source, labels, target, rank=1)

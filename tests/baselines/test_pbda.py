@@ -51,7 +51,7 @@ def task():
     return moons_task("30", 1, per_class=20, test_size=200)
 
 
-@pytest.fixture(scope="module", params=["30", "50"])
+@pytest.fixture(scope="module", params=["30", pytest.param("50", marks=pytest.mark.long)])
 def fitted(request):
     """Points of the grid with kinks and several minima, on a task in canonical order."""
     task = moons_task(request.param, 3, per_class=30, test_size=200)

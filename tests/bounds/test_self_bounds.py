@@ -97,13 +97,14 @@ def test_prior_and_a_bound_of_ones_own() -> None:
     assert float(fitted.bound) == pytest.approx(float(pvm.pac_bound_0(fitted.gibbs_risk, 400, fitted.kl)), abs=1e-12)
 
 
-def test_transformations() -> None:
+@pytest.mark.parametrize("name", ["tandem", pytest.param("joint", marks=pytest.mark.long)])
+def test_transformations(name: str) -> None:
     others = [draw(400, ERRORS, seed) for seed in (0, 5)]
     votes, labels = (jnp.stack(parts) for parts in zip(*others))
-    fit = jax.jit(jax.vmap(lambda v, y: pvm.self_bound(v, y, steps=50)))
+    fit = jax.jit(jax.vmap(lambda v, y: pvm.self_bound(v, y, bound=name, steps=50)))
     several = fit(votes, labels)
     for k in range(2):
-        one = pvm.self_bound(votes[k], labels[k], steps=50)
+        one = pvm.self_bound(votes[k], labels[k], bound=name, steps=50)
         np.testing.assert_allclose(several.bound[k], one.bound, atol=1e-10)
         np.testing.assert_allclose(several.weights[k], one.weights, atol=1e-8)
     # The derivative in a vote, through the whole optimisation, against finite differences.
@@ -116,7 +117,7 @@ def test_transformations() -> None:
     numeric = (of_scale(1 + 1e-6) - of_scale(1 - 1e-6)) / 2e-6
     assert float(jax.grad(of_scale)(1.0)) == pytest.approx(float(numeric), rel=1e-4)
     with jax.enable_x64(False):
-        single = pvm.self_bound(VOTES.astype(np.float32), LABELS.astype(np.float32), steps=50)
+        single = pvm.self_bound(VOTES.astype(np.float32), LABELS.astype(np.float32), bound=name, steps=50)
     assert single.bound.dtype == np.float32
     assert float(single.bound) == pytest.approx(float(several.bound[0]), abs=1e-4)
     beyond = fit(votes * np.array([2.0, 1.0])[:, None, None], labels)
@@ -129,9 +130,7 @@ def test_level(name: str) -> None:
     rng = np.random.default_rng(2)
     population, labels = draw(300, np.full(6, 0.35), 4)
     rows = rng.integers(300, size=(100, 80))
-    fitted = jax.vmap(lambda v, y: pvm.self_bound(v, y, bound=name, steps=40))(
-        jnp.asarray(population[rows]), jnp.asarray(labels[rows])
-    )
+    fitted = jax.jit(jax.vmap(lambda v, y: pvm.self_bound(v, y, bound=name, steps=40)))(population[rows], labels[rows])
     true_risks = np.mean(labels * (population @ np.asarray(fitted.weights).T).T <= 0, axis=1)
     assert np.mean(np.asarray(fitted.bound) < true_risks) <= 0.05
 
@@ -164,9 +163,8 @@ def test_target_bound_holds_where_self_labels_are_wrong() -> None:
     gap = float(np.mean(wrong))
     rng = np.random.default_rng(8)
     rows, more = rng.integers(600, size=(100, 150)), rng.integers(600, size=(100, 600))
-    fitted = jax.vmap(lambda votes, given, others: pvm.target_bound(votes, given, others, gap, steps=40))(
-        jnp.asarray(population[rows]), jnp.asarray(self_labels[rows]), jnp.asarray(population[more])
-    )
+    fit = jax.jit(jax.vmap(lambda votes, given, others: pvm.target_bound(votes, given, others, gap, steps=40)))
+    fitted = fit(population[rows], self_labels[rows], population[more])
     true_risks = np.mean(labels * (population @ np.asarray(fitted.weights).T).T <= 0, axis=1)
     assert np.mean(np.asarray(fitted.bound) < true_risks) <= 0.05
     # With a gap of 0 it would be no bound at all: a large sample has one below the true risk.

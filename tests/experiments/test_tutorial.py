@@ -24,13 +24,14 @@ def run(monkeypatch, *arguments):
     return runpy.run_module("experiments.tutorial", run_name="__main__")
 
 
-@pytest.fixture
-def notebook(monkeypatch, tmp_path):
+@pytest.fixture(scope="module")
+def notebook(tmp_path_factory):
     """The cells that ``--notebook`` writes."""
-    with pytest.raises(SystemExit) as stopped:
-        run(monkeypatch, "--notebook", "--out", str(tmp_path / "book"))
+    folder = tmp_path_factory.mktemp("tutorial") / "book"
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(SystemExit) as stopped:
+        run(patch, "--notebook", "--out", str(folder))
     assert stopped.value.code == 0
-    written = json.loads((tmp_path / "book" / "tutorial.ipynb").read_text())
+    written = json.loads((folder / "tutorial.ipynb").read_text())
     assert written["nbformat"] == 4
     return [(cell["cell_type"], "".join(cell["source"])) for cell in written["cells"]]
 

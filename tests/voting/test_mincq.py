@@ -97,7 +97,7 @@ def test_one_at_a_time_with_a_measured_rank(kind: str) -> None:
         np.testing.assert_allclose(solution.mu_max, batch.mu_max[lane], rtol=1e-14)
 
 
-@pytest.mark.parametrize("gamma", [0.01, 0.1, 1.0, 1000.0])
+@pytest.mark.parametrize("gamma", [0.01, pytest.param(0.1, marks=pytest.mark.long), 1.0, 1000.0])
 def test_every_width_and_many_margins(gamma: float) -> None:
     """The widths of the Gaussian voters from all but constant to all but disjoint, one factor for all margins."""
     rng = np.random.default_rng(7)

@@ -352,7 +352,7 @@ def test_second_derivatives_are_right_in_float64_and_nan_in_float32(gamma) -> No
     assert np.isnan(jax.jit(jax.grad(jax.grad(single)))(np.float32(mu)))
 
 
-@pytest.mark.parametrize("platform", ["cuda", "tpu"])
+@pytest.mark.parametrize("platform", ["cuda", pytest.param("tpu", marks=pytest.mark.long)])
 def test_a_batch_on_an_accelerator_has_no_more_loops_than_one_problem(platform) -> None:
     """Lowered for it, which needs none: factorisations of a batch go side by side there."""
     rng = np.random.default_rng(0)
