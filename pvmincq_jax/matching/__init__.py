@@ -2,7 +2,7 @@
 
 - `space`, `graph`: two samples, a distance, and the pairs within a radius
 - `matching`: random maximum matchings, and PV
-- `growth`, `curve`: PV as a function of the radius, the bottleneck radius, and radii at levels of PV
+- `curve`: PV as a function of the radius, the bottleneck radius, and radii at levels of PV
 - `points`: how often a point is matched (section 5), where its partners lie, and samples made even
 - `selflabel`: labels carried over a matching (section 3.2), or by nearest neighbours
 
