@@ -31,8 +31,8 @@ _PARTS, _ROWS = 4, 40
 # Voters that a product takes at a time: its weighted copy of them then stays in the cache.
 _VOTERS = 2048
 
-# From g ``[n]``, and whether to refine, to du ``[n]`` and (d zeta, dy) ``[r + 1]``; see `solve_interior_point`.
-Newton = Callable[[Array, bool], tuple[Array, Array]]
+# From g ``[n]`` to du ``[n]`` and (d zeta, dy) ``[r + 1]``; see `solve_interior_point`.
+Newton = Callable[[Array], tuple[Array, Array]]
 
 
 class BoxQP(NamedTuple):
@@ -197,7 +197,9 @@ def scaled(problem: BoxQP) -> ScaledQP:
     )
 
 
-def _newton_by_rank(rows: Array, q: Array, system: Array, D_inverse: Array, ahead: Array, lift: Array) -> Newton:
+def _newton_by_rank(
+    rows: Array, q: Array, system: Array, lift: Array, D_inverse: Array, ahead: Array, g: Array
+) -> tuple[Array, Newton]:
     """The system in (d zeta, d y), after du = D^-1 (g - F' d zeta + e dy).
 
         ([I; q'] [I, q] + [F; -e'] D^-1 [F; -e']') (d zeta, d y) = [F; -e'] D^-1 g + [I, 0; q', -1] (-r_z, -r_b),
@@ -209,30 +211,37 @@ def _newton_by_rank(rows: Array, q: Array, system: Array, D_inverse: Array, ahea
       rows: [F; -e'] ``[r + 1, n]``.
       q: (q, -1) ``[r + 1]``.
       system: the lower triangle of [I; q'] [I, q] ``[r + 1, r + 1]``.
+      lift: [I, 0; q', -1] ``[r + 1, r + 1]``.
       D_inverse: ``[n]``.
       ahead: (-r_z, -r_b) ``[r + 1]``.
-      lift: [I, 0; q', -1] ``[r + 1, r + 1]``.
+      g: of the predictor ``[n]``.
+
+    Returns: du of the predictor, without refinement, and what gives the steps of other g.
     """
     system = _lower_product(rows, D_inverse) + system
     scale = jax.lax.rsqrt(jnp.diagonal(system))
     lower = jnp.linalg.cholesky(scale[:, None] * system * scale, symmetrize_input=False)
+    constant = lift @ ahead
 
     def solve(right: Array) -> Array:
         return scale * jax.scipy.linalg.cho_solve((lower, True), scale * right)
 
-    def newton(g: Array, refine: bool) -> tuple[Array, Array]:
-        dual = solve(rows @ (D_inverse * g) + lift @ ahead)
-        du = D_inverse * (g - dual @ rows)
-        if refine:
-            # What is left of F du - d zeta - q dy = r_z and of a' du = r_b, with a = F'q + e.
-            more = solve(rows @ du + lift @ (ahead - dual - q * dual[-1]))
-            dual, du = dual + more, du - D_inverse * (more @ rows)
-        return du, dual
+    def first(g: Array) -> tuple[Array, Array]:
+        dual = solve(rows @ (D_inverse * g) + constant)
+        return D_inverse * (g - dual @ rows), dual
 
-    return newton
+    def newton(g: Array) -> tuple[Array, Array]:
+        du, dual = first(g)
+        # What is left of F du - d zeta - q dy = r_z and of a' du = r_b, with a = F'q + e.
+        more = solve(rows @ du + lift @ (ahead - dual - q * dual[-1]))
+        return du - D_inverse * (more @ rows), dual + more
+
+    return first(g)[0], newton
 
 
-def _newton_dense(F: Array, gram: Array, across: Array, q: Array, D: Array, free: Array, ahead: Array) -> Newton:
+def _newton_dense(
+    F: Array, gram: Array, across: Array, q: Array, D: Array, free: Array, ahead: Array, g: Array
+) -> tuple[Array, Newton]:
     """The system in (du, dy), after d zeta = F du - q dy - r_z: (F'F + D) du - a dy = g + F' r_z, a' du = r_b.
 
     Args:
@@ -243,29 +252,35 @@ def _newton_dense(F: Array, gram: Array, across: Array, q: Array, D: Array, free
       D: ``[n]``.
       free: ``[n]``.
       ahead: (-r_z, -r_b) ``[r + 1]``.
+      g: of the predictor ``[n]``.
+
+    Returns: as `_newton_by_rank`. Nothing is refined: that would gain digits at tiny margins only.
     """
     scale = jax.lax.rsqrt(jnp.diagonal(gram) + D)
     each = jnp.where(free, scale, 0.0)
     number = jnp.arange(len(D))
     system = jnp.where(number[:, None] == number, 1.0, each[:, None] * gram * each)
     lower = jnp.linalg.cholesky(system, symmetrize_input=False)
-    a = across[:, -1]
+    a, pulled = across[:, -1], ahead[:-1] @ F
 
     def solve(right: Array) -> Array:
-        return each * jax.scipy.linalg.cho_solve((lower, True), each * right)
+        return each[:, None] * jax.scipy.linalg.cho_solve((lower, True), each[:, None] * right)
 
-    toward = solve(a)
+    # Two right sides at once take as long as one: it is the triangle that has to be read.
+    toward, plain = solve(jnp.stack([a, g - pulled], axis=1)).T
     reach = a @ toward
 
-    def newton(g: Array, refine: bool) -> tuple[Array, Array]:
-        del refine  # digits that are lost at tiny margins only
-        du = solve(g - ahead[:-1] @ F)
+    def meet(du: Array) -> tuple[Array, Array]:
+        """With the multiplier for which a' du = r_b."""
         dy = jnp.where(reach > 0, -(ahead[-1] + a @ du) / jnp.where(reach > 0, reach, 1.0), 0.0)
-        du = du + dy * toward
+        return du + dy * toward, dy
+
+    def newton(g: Array) -> tuple[Array, Array]:
+        du, dy = meet(solve((g - pulled)[:, None])[:, 0])
         # The last of these is dy, as a' du = r_b.
         return du, du @ across + ahead - q * dy
 
-    return newton
+    return meet(plain)[0], newton
 
 
 def solve_interior_point(scaled: ScaledQP, skip: Array, rows: int | None = None, dense: bool = False) -> BoxQPSolution:
@@ -337,24 +352,26 @@ def solve_interior_point(scaled: ScaledQP, skip: Array, rows: int | None = None,
         product = slack * multipliers
         D = jnp.where(free, jnp.sum(multipliers / slack, axis=0), 1.0)
         ahead = state.votes - dual_votes(at.dual) - jnp.where(last, binding, 0.0)
+        # The predictor aims at slack * multiplier = 0.
+        g = jnp.where(free, -reduced, 0.0)
         if gram is None:
-            newton = _newton_by_rank(dual_rows, q, system, jnp.where(free, 1 / D, 0.0), ahead, lift)
+            du, newton = _newton_by_rank(dual_rows, q, system, lift, jnp.where(free, 1 / D, 0.0), ahead, g)
         else:
-            newton = _newton_dense(F, gram, across, q, D, free, ahead)
+            du, newton = _newton_dense(F, gram, across, q, D, free, ahead, g)
 
         def longest(toward: Array, aim: Array) -> Array:
             """The largest step for which slacks and multipliers stay non-negative, by their relative changes."""
             return 1 / jnp.max(jnp.where(free, jnp.maximum(-toward, 1 + toward - aim), 0.0))
 
-        # The predictor aims at slack * multiplier = 0, and changes the slacks by this, relative to what they are.
-        toward = side * newton(jnp.where(free, -reduced, 0.0), False)[0] / slack
+        # By how much it changes the slacks, relative to what they are.
+        toward = side * du / slack
         reached = jnp.minimum(1.0, longest(toward, jnp.zeros_like(toward)))
         # Of the product after the predictor, what is not linear in its length.
         curved = product * toward * (1 + toward)
         gap, bent = jnp.sum(jnp.where(free, jnp.stack([product, curved]), 0.0), axis=(1, 2)) / bounds
         centre = ((1 - reached) - reached**2 * bent / gap) ** 3 * gap
         aim = centre + jnp.where(reached < 0.1, reached, 1.0) * curved
-        du, d_dual = newton(jnp.where(free, jnp.sum(side * aim / slack, axis=0) - reduced, 0.0), True)
+        du, d_dual = newton(jnp.where(free, jnp.sum(side * aim / slack, axis=0) - reduced, 0.0))
         toward = side * du / slack
         # Close to the end the steps may go all but to the boundary: that is what makes the last ones quadratic.
         length = jnp.minimum(1.0, jnp.clip(1 - gap, 0.99, 1 - 1000 * epsilon) * longest(toward, aim / product))
