@@ -17,7 +17,7 @@ on more than 2 R_L of the points is worse than it: R_T(B) >= P_T(B != B_L) - R_L
 or move as they are nearest, or move as they are nearest in the subspace, without a target label.
 """
 
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from scipy.optimize import minimize, nnls
@@ -260,9 +260,7 @@ def contradicted(shift: Shift, target_values: ArrayLike) -> np.ndarray:
     values = np.asarray(target_values)
     if shift.votes is None:
         return np.zeros(values.shape[:-1], bool)
-    share, risk = np.mean(~(values * shift.votes > 0), axis=-1), shift.risk
-    error = np.sqrt((share * (1 - share) + 4 * risk * (1 - risk)) / len(shift.votes))
-    return share > 2 * risk + 2 * error
+    return _differ(values, shift.votes, 2 * shift.risk)
 
 
 def class_weights(labels: ArrayLike, shares: ArrayLike) -> np.ndarray:
@@ -295,9 +293,14 @@ def _subspace(
     In the plane, one direction in each valley of the distance between the domains; else where `learn_map` ends.
     Directions are coarse, or learnt from some of the points, and all of them tell a degree from the next: so each is
     brought to the nearest one of least distance before it is tested.
+
+    Among more than two features there are many directions along which two clouds look like the two classes, and some
+    have them the wrong way round. Votes of risks R and R' differ on at most R + R' of the points: where those of two
+    such maps differ on more, one of them is a coincidence, nothing tells which, and none is believed.
     """
     plane = source.shape[1] == 2
     maps = _valleys(source, labels, target) if plane else learn_map(source, labels, target, seed=seed).others
+    believed: Any = None
     for linear, _, _ in maps:
         matrix = np.asarray(linear.matrix)
         if len(matrix) == 1:
@@ -309,11 +312,24 @@ def _subspace(
             # The scale of the map stays: its kernels have their width in that unit.
             matrix = nearest.x[None] * np.std(source @ matrix[0]) / np.std(source @ nearest.x)
         same = label_shift(source @ matrix.T, labels, target @ matrix.T, draws=_DRAWS, seed=seed)
-        if same.p_value > _LEVEL_OF_SUBSPACE:
-            votes, risk = _subspace_votes(source, labels, target, LinearMap(matrix), same.shares)
-            if risk < _TELLS_NOTHING:
-                return LinearMap(matrix), same, votes, risk
-    return None
+        if same.p_value <= _LEVEL_OF_SUBSPACE:
+            continue
+        votes, risk = _subspace_votes(source, labels, target, LinearMap(matrix), same.shares)
+        if risk >= _TELLS_NOTHING:
+            continue
+        if believed is None:
+            believed = LinearMap(matrix), same, votes, risk
+            if plane:
+                break
+        elif _differ(votes, believed[2], risk + believed[3]):
+            return None
+    return believed
+
+
+def _differ(votes: np.ndarray, others: np.ndarray, most: float) -> np.ndarray:
+    """Whether votes ``[..., m]`` differ from others on more than so large a share, by two standard errors ``[...]``."""
+    share = np.mean(~(votes * others > 0), axis=-1)
+    return share > most + 2 * np.sqrt((share * (1 - share) + most * (2 - most)) / len(others))
 
 
 def _valleys(source: np.ndarray, labels: np.ndarray, target: np.ndarray) -> list[tuple[LinearMap, float, float]]:

@@ -8,6 +8,7 @@ from scipy.optimize import minimize
 from scipy.spatial.distance import cdist
 
 import pvmincq_jax as pvm
+from pvmincq_jax.adaptation import shift as shift_module
 from pvmincq_jax.adaptation.shift import contradicted
 
 
@@ -235,3 +236,20 @@ def test_what_detect_shift_finds_does_not_depend_on_the_rows(mirrored):
     rows = np.random.default_rng(2).permutation(len(source))
     one, other = pvm.detect_shift(source, labels, target), pvm.detect_shift(source[rows], labels[rows], target)
     np.testing.assert_allclose(other.weights, one.weights[rows], rtol=1e-6)
+
+
+def test_subspaces_that_contradict_each_other_are_not_believed():
+    """Of three features one is as it was and two are mirrored: some direction has the classes the wrong way round."""
+    rng = np.random.default_rng(2)
+    labels, truth = (np.where(rng.random(400) < 0.5, 1.0, -1.0) for _ in range(2))
+    source, target = rng.normal(size=(400, 3)), rng.normal(size=(400, 3))
+    source += labels[:, None] * (2, 2, 1)
+    target += truth[:, None] * (2, -2, -1)
+    maps = pvm.learn_map(source, labels, target, seed=0).others
+    right = []
+    for linear, _, _ in maps:
+        votes = shift_module._subspace_votes(source, labels, target, linear, np.full(2, 0.5))[0]
+        right.append(np.mean(votes == truth))
+    assert min(right) < 0.1
+    assert max(right) > 0.9
+    assert pvm.detect_shift(source, labels, target).kind == "move"
