@@ -28,6 +28,8 @@ _PATIENCE, _MOST_PATIENCE = 8, 30
 _HALVINGS = 12
 # Parts of the symmetric product, each without what lies above its rows; of at least so many rows.
 _PARTS, _ROWS = 4, 40
+# Next to mu_max is where u, which tends to 0 there and to q at small margins, has so small a share of its square.
+_NEAR = 0.25
 # Voters that a product takes at a time: its weighted copy of them then stays in the cache.
 _VOTERS = 2048
 
@@ -198,45 +200,68 @@ def scaled(problem: BoxQP) -> ScaledQP:
 
 
 def _newton_by_rank(
-    rows: Array, q: Array, system: Array, lift: Array, D_inverse: Array, ahead: Array, g: Array
+    rows: Array, q: Array, a: Array, binding: Array, D_inverse: Array, ahead: Array, g: Array
 ) -> tuple[Array, Newton]:
     """The system in (d zeta, d y), after du = D^-1 (g - F' d zeta + e dy).
 
-        ([I; q'] [I, q] + [F; -e'] D^-1 [F; -e']') (d zeta, d y) = [F; -e'] D^-1 g + [I, 0; q', -1] (-r_z, -r_b),
+    With K = I + F D^-1 F', and a = F'q + e, it is
 
-    an (r+1) x (r+1) Cholesky after symmetric diagonal scaling, with one step of iterative refinement on the last two
-    equations; the first is met by du itself.
+        K d zeta + h dy = F D^-1 g - r_z,   h = q - F D^-1 e,
+        h' d zeta + (q'q + e' D^-1 e) dy = r_b - e' D^-1 g - q' r_z.
+
+    After symmetric diagonal scaling K = LL'. With l = L^-1 h (``along``) the second equation less h' K^-1 times the first
+    has c = q'q + e' D^-1 e - l'l in front of dy. Next to mu_max that cancels, as K is all but I and h all but q. There,
+    with K t = h and K u = F D^-1 a, which is K (q - t), it is taken as
+
+        c dy = r_b - (e + F't)' D^-1 g - u' r_z,   c = q'u + (e + F't)' D^-1 e.
+
+    One step of iterative refinement on the last two equations follows; the first is met by du itself.
 
     Args:
       rows: [F; -e'] ``[r + 1, n]``.
       q: (q, -1) ``[r + 1]``.
-      system: the lower triangle of [I; q'] [I, q] ``[r + 1, r + 1]``.
-      lift: [I, 0; q', -1] ``[r + 1, r + 1]``.
+      a: ``[n]``.
+      binding: as in `ScaledQP`; where nothing binds, c is 1 and the multiplier stays at 0.
       D_inverse: ``[n]``.
       ahead: (-r_z, -r_b) ``[r + 1]``.
       g: of the predictor ``[n]``.
 
     Returns: du of the predictor, without refinement, and what gives the steps of other g.
     """
-    system = _lower_product(rows, D_inverse) + system
-    scale = jax.lax.rsqrt(jnp.diagonal(system))
-    lower = jnp.linalg.cholesky(scale[:, None] * system * scale, symmetrize_input=False)
-    constant = lift @ ahead
+    system = _lower_product(rows[:-1], D_inverse) + jnp.eye(len(rows) - 1, dtype=rows.dtype)
+    scale = jax.lax.rsqrt(jnp.diagonal(system))[:, None]
+    lower = jnp.linalg.cholesky(scale * system * scale[:, 0], symmetrize_input=False)
 
-    def solve(right: Array) -> Array:
-        return scale * jax.scipy.linalg.cho_solve((lower, True), scale * right)
+    def half(right: Array) -> Array:
+        return jax.scipy.linalg.solve_triangular(lower, scale * right, lower=True)
 
-    def first(g: Array) -> tuple[Array, Array]:
-        dual = solve(rows @ (D_inverse * g) + constant)
-        return D_inverse * (g - dual @ rows), dual
+    def other_half(right: Array) -> Array:
+        return scale * jax.scipy.linalg.solve_triangular(lower, right, lower=True, trans=1)
+
+    # [F; -e'] D^-1 times e, a and g.
+    of_e, of_a, of_g = (rows @ (D_inverse * jnp.stack([-rows[-1], a, g])).T).T
+    target = q[:-1]
+    halves = half(jnp.stack([target - of_e[:-1], of_a[:-1]], axis=1))
+    t, u = other_half(halves).T
+    along = halves[:, 0]
+    near = u @ u < _NEAR * (target @ target)
+    c = jnp.where(near, target @ u + t @ of_e[:-1], target @ target - along @ along) - of_e[-1] + (1 - binding)
+
+    def dual_step(product: Array, left: Array) -> Array:
+        """(d zeta, dy) for [F; -e'] D^-1 g and (-r_z, -r_b)."""
+        first = half((product + left)[:-1, None])[:, 0]
+        apart = jnp.where(near, u @ left[:-1] - t @ product[:-1], target @ left[:-1] - along @ first)
+        dy = (product[-1] - left[-1] + apart) / c
+        return jnp.append(other_half((first - along * dy)[:, None])[:, 0], dy)
 
     def newton(g: Array) -> tuple[Array, Array]:
-        du, dual = first(g)
-        # What is left of F du - d zeta - q dy = r_z and of a' du = r_b, with a = F'q + e.
-        more = solve(rows @ du + lift @ (ahead - dual - q * dual[-1]))
+        dual = dual_step(rows @ (D_inverse * g), ahead)
+        du = D_inverse * (g - dual @ rows)
+        # What is left of F du - d zeta - q dy = r_z and of a' du = r_b.
+        more = dual_step(rows @ du, ahead - dual - q * dual[-1])
         return du - D_inverse * (more @ rows), dual + more
 
-    return first(g)[0], newton
+    return D_inverse * (g - dual_step(of_g, ahead) @ rows), newton
 
 
 def _newton_dense(
@@ -319,10 +344,6 @@ def solve_interior_point(scaled: ScaledQP, skip: Array, rows: int | None = None,
     across = jax.lax.optimization_barrier(jnp.concatenate([F, a[None]]).T)
     q = jnp.append(scaled.dual_target[:rows], -1.0)
     last = jnp.arange(rank + 1) == rank
-    unit = jnp.eye(rank + 1, dtype=dtype)
-    lift = jnp.where(last[:, None], q, unit)
-    # Where nothing binds, the 1 in the corner keeps the multiplier at 0.
-    system = jnp.where(last[:, None], jnp.where(last, q @ q - binding, q), unit)
     gram = F.T @ F if dense else None
     side = jnp.array([[1.0], [-1.0]], dtype)
     bounds = 2 * jnp.maximum(jnp.sum(free), 1).astype(dtype)
@@ -355,7 +376,7 @@ def solve_interior_point(scaled: ScaledQP, skip: Array, rows: int | None = None,
         # The predictor aims at slack * multiplier = 0.
         g = jnp.where(free, -reduced, 0.0)
         if gram is None:
-            du, newton = _newton_by_rank(dual_rows, q, system, lift, jnp.where(free, 1 / D, 0.0), ahead, g)
+            du, newton = _newton_by_rank(dual_rows, q, a, binding, jnp.where(free, 1 / D, 0.0), ahead, g)
         else:
             du, newton = _newton_dense(F, gram, across, q, D, free, ahead, g)
 
