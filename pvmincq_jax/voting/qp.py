@@ -28,8 +28,8 @@ _PATIENCE, _MOST_PATIENCE = 8, 30
 _HALVINGS = 12
 # Parts of the symmetric product, each without what lies above its rows; of at least so many rows.
 _PARTS, _ROWS = 4, 40
-# Next to mu_max is where u, which tends to 0 there and to q at small margins, has so small a share of its square.
-_NEAR = 0.25
+# Next to mu_max is where so small a share of q'q is left that digits are lost.
+_NEAR = 1e-3
 # Voters that a product takes at a time: its weighted copy of them then stays in the cache.
 _VOTERS = 2048
 
@@ -209,9 +209,9 @@ def _newton_by_rank(
         K d zeta + h dy = F D^-1 g - r_z,   h = q - F D^-1 e,
         h' d zeta + (q'q + e' D^-1 e) dy = r_b - e' D^-1 g - q' r_z.
 
-    After symmetric diagonal scaling K = LL'. With l = L^-1 h (``along``) the second equation less h' K^-1 times the first
-    has c = q'q + e' D^-1 e - l'l in front of dy. Next to mu_max that cancels, as K is all but I and h all but q. There,
-    with K t = h and K u = F D^-1 a, which is K (q - t), it is taken as
+    After symmetric diagonal scaling K = LL'. With l = L^-1 h (``along``) the second equation less h' K^-1 times the
+    first has c = q'q + e' D^-1 e - l'l in front of dy. Next to mu_max that cancels, as K is all but I and h all but q.
+    There, with K t = h and K u = F D^-1 a, which is K (q - t), it is taken as
 
         c dy = r_b - (e + F't)' D^-1 g - u' r_z,   c = q'u + (e + F't)' D^-1 e.
 
@@ -244,8 +244,9 @@ def _newton_by_rank(
     halves = half(jnp.stack([target - of_e[:-1], of_a[:-1]], axis=1))
     t, u = other_half(halves).T
     along = halves[:, 0]
-    near = u @ u < _NEAR * (target @ target)
-    c = jnp.where(near, target @ u + t @ of_e[:-1], target @ target - along @ along) - of_e[-1] + (1 - binding)
+    plain = target @ target - along @ along
+    near = plain < _NEAR * (target @ target)
+    c = jnp.where(near, target @ u + t @ of_e[:-1], plain) - of_e[-1] + (1 - binding)
 
     def dual_step(product: Array, left: Array) -> Array:
         """(d zeta, dy) for [F; -e'] D^-1 g and (-r_z, -r_b)."""
