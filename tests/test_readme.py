@@ -86,8 +86,8 @@ for number, example in enumerate({examples!r}):
 
 def test_the_large_example_runs_on_fewer_points(installed):
     (example,) = blocks("python", LARGE)
-    code = example.replace("seed=7)", "seed=7, per_class=12)")
-    assert "per_class=12" in code
+    code = example.replace("seed=7)", "seed=7, per_class=30)")
+    assert "per_class=30" in code
     assert 0.5 < float(said(code, installed, gammas=1)) <= 1
 
 

@@ -254,7 +254,7 @@ def test_blocks_change_nothing(monkeypatch):
 @pytest.mark.parametrize("form", ["label", "transport"])
 def test_every_point_of_a_fit_is_solved_to_what_mincq_states(form, one_gamma):
     """The chosen point, learnt again by `pvmincq_jax.mincq` on the sample that the model says it learnt from."""
-    task = moons_task("40", 1, per_class=30, test_size=20)
+    task = moons_task("40", 1, per_class=60, test_size=20)
     data = task.source, task.source_labels, task.target
     fit = (pvm.fit_validated(*data, draws=3) if form == "label" else
            pvm.fit_transport_validated(*data, draws=3, top_fraction=None))  # fmt: skip

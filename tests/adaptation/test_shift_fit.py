@@ -42,13 +42,13 @@ def test_a_class_ratio_moves_nothing(one_gamma):
 
 def test_many_classes(one_gamma):
     source, labels, target = gaussian_task(np.random.default_rng(5), [40, 40, 40], [10, 90, 20])
-    model = PVTransportClassifier(ratio="estimated", draws=8).fit_domains(source, labels, target)
+    model = PVTransportClassifier(ratio="estimated").fit_domains(source, labels, target)
     assert model.shift_.kind == "ratio"
     assert not model.adapted_
     shares = model.shift_.label_shift.shares
     np.testing.assert_allclose(shares, [10 / 120, 90 / 120, 20 / 120], atol=0.15)
     heavy = np.asarray(model.sweep_.transports[0].weights)
     np.testing.assert_allclose(np.bincount(labels, heavy) / len(labels), shares, rtol=1e-6)
-    moved = PVTransportClassifier(draws=8).fit_domains(source, labels, target + 8)
+    moved = PVTransportClassifier().fit_domains(source, labels, target + 8)
     assert moved.adapted_
     assert moved.shift_.sentence.startswith("points had to move")

@@ -133,7 +133,7 @@ _METRICS = ["euclidean", "cityblock", "chebyshev", 3.0, np.array([[2.0, 0.5], [0
 @settings(max_examples=25, deadline=None)
 @given(
     seed=st.integers(0, 2**32 - 1),
-    sizes=st.tuples(st.integers(1, 14), st.integers(1, 14)),
+    sizes=st.tuples(st.integers(1, 24), st.integers(1, 24)),
     grid=st.booleans(),
     metric=st.sampled_from(range(len(_METRICS))),
     data=st.data(),
