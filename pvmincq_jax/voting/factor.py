@@ -79,8 +79,8 @@ def thin_svd(matrix: Array) -> tuple[Array, Array, Array]:
 # singular value, and the second moment, orthogonal parts, by its square: below 1e-9 of itself for margins down to
 # 1e-6 mu_max. In float32 rounding comes first.
 _TOLERANCE = 1e-11
-# The leading rows: votes of this relative size are enough, as a rule, for margins from about 1e-2 mu_max on.
-_LEADING = 3e-6
+# The leading rows: votes of this relative size are enough, as a rule, for margins from a few 1e-2 mu_max on.
+_LEADING = 2e-5
 # Programs are compiled for few ranks, so that nearby problems share one. Each is about the root of 2 times the one
 # before, for at most about twice the work of a step, which grows as the square of the rank; less where that is much.
 _LADDER = (24, 32, 44, 64, 92, 128, 160, 200, 256)

@@ -103,7 +103,7 @@ def mincq(
     the derivative of least norm is given; votes, moments and C-bound have the same derivative for every choice. A
     problem that is not SOLVED has derivative 0.
 
-    In float64 the result is within 1e-10 of optimal as a rule, SOLVED means 1e-7, and second derivatives are exact.
+    In float64 the result is within 1e-8 of optimal as a rule, SOLVED means 1e-7, and second derivatives are exact.
     In float32 it is within 1e-5 as a rule, for margins from 0.05 mu_max on, SOLVED means 1e-4, and second derivatives,
     which would have no right digit, are NaN: Gaussian Gram matrices want float64.
 

@@ -30,7 +30,7 @@ ROUNDING = 256
 # Below this fraction of mu_max quick steps are not worth a try.
 SMALL_MARGIN = 1e-2
 # Quick steps are good enough from here on, relative to what counts as SOLVED.
-_GOOD = 1e-2
+_GOOD = 1e-1
 
 
 class MinCqSolution(NamedTuple):

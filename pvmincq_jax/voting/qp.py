@@ -26,15 +26,13 @@ _MAX_STEPS = 100
 _PATIENCE, _MOST_PATIENCE = 8, 30
 # Halvings of the starting point's slope, in logarithms: to a part in a hundred, the first step sees to the rest.
 _HALVINGS = 12
-# Parts of the symmetric product, each without what lies above its rows; of at least so many rows.
-_PARTS, _ROWS = 4, 40
 # Next to mu_max is where so small a share of q'q is left that digits are lost.
 _NEAR = 1e-3
 # Voters that a product takes at a time: its weighted copy of them then stays in the cache.
 _VOTERS = 2048
 
-# From g ``[n]`` to du ``[n]`` and (d zeta, dy) ``[r + 1]``; see `solve_interior_point`.
-Newton = Callable[[Array], tuple[Array, Array]]
+# From g ``[n]``, and whether to refine (1) or not (0), to du ``[n]`` and (d zeta, dy) ``[r + 1]``.
+Newton = Callable[[Array, Array], tuple[Array, Array]]
 
 
 class BoxQP(NamedTuple):
@@ -125,13 +123,21 @@ class _State(NamedTuple):
     done: Array
 
 
+class _Direction(NamedTuple):
+    du: Array  # [n]
+    d_dual: Array  # [r + 1]
+    longest: Array  # that u and the multipliers can go
+    aim: Array  # of slack * multiplier, [2, n]
+    next_aim: Array  # [2, n]
+
+
 def target_accuracy(dtype: jnp.dtype) -> float:
     """The relative duality gap at which the interior-point method stops."""
     return 1e-10 if dtype == jnp.float64 else 1e-5
 
 
 def _lower_product(factor: Array, weights: Array) -> Array:
-    """F diag(weights) F' ``[r, r]``, of which only the lower triangle is to be read: a part of the rest is left out."""
+    """F diag(weights) F' ``[r, r]``, of which only the lower triangle is to be read: a quarter of it is left out."""
     rank, voters = factor.shape
     if voters >= 2 * _VOTERS:
         whole = voters // _VOTERS * _VOTERS
@@ -142,15 +148,9 @@ def _lower_product(factor: Array, weights: Array) -> Array:
 
         rest = _lower_product(factor[:, whole:], weights[whole:])
         return jax.lax.fori_loop(0, whole // _VOTERS, lambda i, total: total + part(i), rest)
-    weighted = factor * weights
-    if rank < 2 * _ROWS:
-        return weighted @ factor.T
-    size = max(-(-rank // _PARTS), _ROWS)
-    rows = [
-        jnp.pad(weighted[start : start + size] @ factor[: start + size].T, ((0, 0), (0, max(rank - start - size, 0))))
-        for start in range(0, rank, size)
-    ]
-    return jnp.concatenate(rows)
+    weighted, half = factor * weights, rank // 2
+    upper = jnp.pad(weighted[:half] @ factor[:half].T, ((0, 0), (0, rank - half)))
+    return jnp.concatenate([upper, weighted[half:] @ factor.T])
 
 
 def _centred(slope: Array) -> Array:
@@ -199,9 +199,7 @@ def scaled(problem: BoxQP) -> ScaledQP:
     )
 
 
-def _newton_by_rank(
-    rows: Array, q: Array, a: Array, binding: Array, D_inverse: Array, ahead: Array, g: Array
-) -> tuple[Array, Newton]:
+def _newton_by_rank(rows: Array, q: Array, a: Array, binding: Array, D_inverse: Array, ahead: Array) -> Newton:
     """The system in (d zeta, d y), after du = D^-1 (g - F' d zeta + e dy).
 
     With K = I + F D^-1 F', and a = F'q + e, it is
@@ -215,7 +213,7 @@ def _newton_by_rank(
 
         c dy = r_b - (e + F't)' D^-1 g - u' r_z,   c = q'u + (e + F't)' D^-1 e.
 
-    One step of iterative refinement on the last two equations follows; the first is met by du itself.
+    Refined, what is left of the last two equations is solved for once more; the first is met by du itself.
 
     Args:
       rows: [F; -e'] ``[r + 1, n]``.
@@ -224,9 +222,6 @@ def _newton_by_rank(
       binding: as in `ScaledQP`; where nothing binds, c is 1 and the multiplier stays at 0.
       D_inverse: ``[n]``.
       ahead: (-r_z, -r_b) ``[r + 1]``.
-      g: of the predictor ``[n]``.
-
-    Returns: du of the predictor, without refinement, and what gives the steps of other g.
     """
     system = _lower_product(rows[:-1], D_inverse) + jnp.eye(len(rows) - 1, dtype=rows.dtype)
     scale = jax.lax.rsqrt(jnp.diagonal(system))[:, None]
@@ -238,8 +233,8 @@ def _newton_by_rank(
     def other_half(right: Array) -> Array:
         return scale * jax.scipy.linalg.solve_triangular(lower, right, lower=True, trans=1)
 
-    # [F; -e'] D^-1 times e, a and g.
-    of_e, of_a, of_g = (rows @ (D_inverse * jnp.stack([-rows[-1], a, g])).T).T
+    # [F; -e'] D^-1 times e and a.
+    of_e, of_a = (rows @ (D_inverse * jnp.stack([-rows[-1], a])).T).T
     target = q[:-1]
     halves = half(jnp.stack([target - of_e[:-1], of_a[:-1]], axis=1))
     t, u = other_half(halves).T
@@ -248,27 +243,27 @@ def _newton_by_rank(
     near = plain < _NEAR * (target @ target)
     c = jnp.where(near, target @ u + t @ of_e[:-1], plain) - of_e[-1] + (1 - binding)
 
-    def dual_step(product: Array, left: Array) -> Array:
-        """(d zeta, dy) for [F; -e'] D^-1 g and (-r_z, -r_b)."""
+    def solve(_: Array, state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+        """From du so far, what it leaves of -r_z and -r_b, and (d zeta, dy) so far, to all three one step further."""
+        du, left, dual = state
+        product = rows @ du
         first = half((product + left)[:-1, None])[:, 0]
         apart = jnp.where(near, u @ left[:-1] - t @ product[:-1], target @ left[:-1] - along @ first)
         dy = (product[-1] - left[-1] + apart) / c
-        return jnp.append(other_half((first - along * dy)[:, None])[:, 0], dy)
+        more = jnp.append(other_half((first - along * dy)[:, None])[:, 0], dy)
+        return du - D_inverse * (more @ rows), left - more - q * dy, dual + more
 
-    def newton(g: Array) -> tuple[Array, Array]:
-        dual = dual_step(rows @ (D_inverse * g), ahead)
-        du = D_inverse * (g - dual @ rows)
-        # What is left of F du - d zeta - q dy = r_z and of a' du = r_b.
-        more = dual_step(rows @ du, ahead - dual - q * dual[-1])
-        return du - D_inverse * (more @ rows), dual + more
+    def newton(g: Array, refine: Array) -> tuple[Array, Array]:
+        du, _, dual = jax.lax.fori_loop(0, 1 + refine, solve, (D_inverse * g, ahead, jnp.zeros_like(ahead)))
+        return du, dual
 
-    return D_inverse * (g - dual_step(of_g, ahead) @ rows), newton
+    return newton
 
 
-def _newton_dense(
-    F: Array, gram: Array, across: Array, q: Array, D: Array, free: Array, ahead: Array, g: Array
-) -> tuple[Array, Newton]:
+def _newton_dense(F: Array, gram: Array, across: Array, q: Array, D: Array, free: Array, ahead: Array) -> Newton:
     """The system in (du, dy), after d zeta = F du - q dy - r_z: (F'F + D) du - a dy = g + F' r_z, a' du = r_b.
+
+    Nothing is refined: that would gain digits at tiny margins only.
 
     Args:
       F: ``[r, n]``.
@@ -278,9 +273,6 @@ def _newton_dense(
       D: ``[n]``.
       free: ``[n]``.
       ahead: (-r_z, -r_b) ``[r + 1]``.
-      g: of the predictor ``[n]``.
-
-    Returns: as `_newton_by_rank`. Nothing is refined: that would gain digits at tiny margins only.
     """
     scale = jax.lax.rsqrt(jnp.diagonal(gram) + D)
     each = jnp.where(free, scale, 0.0)
@@ -289,24 +281,19 @@ def _newton_dense(
     lower = jnp.linalg.cholesky(system, symmetrize_input=False)
     a, pulled = across[:, -1], ahead[:-1] @ F
 
-    def solve(right: Array) -> Array:
-        return each[:, None] * jax.scipy.linalg.cho_solve((lower, True), each[:, None] * right)
-
-    # Two right sides at once take as long as one: it is the triangle that has to be read.
-    toward, plain = solve(jnp.stack([a, g - pulled], axis=1)).T
-    reach = a @ toward
-
-    def meet(du: Array) -> tuple[Array, Array]:
-        """With the multiplier for which a' du = r_b."""
+    def newton(g: Array, refine: Array) -> tuple[Array, Array]:
+        del refine
+        # Two right sides at once take as long as one: it is the triangle that has to be read.
+        right = each[:, None] * jnp.stack([a, g - pulled], axis=1)
+        toward, du = (each[:, None] * jax.scipy.linalg.cho_solve((lower, True), right)).T
+        # The multiplier for which a' du = r_b.
+        reach = a @ toward
         dy = jnp.where(reach > 0, -(ahead[-1] + a @ du) / jnp.where(reach > 0, reach, 1.0), 0.0)
-        return du + dy * toward, dy
-
-    def newton(g: Array) -> tuple[Array, Array]:
-        du, dy = meet(solve((g - pulled)[:, None])[:, 0])
+        du = du + dy * toward
         # The last of these is dy, as a' du = r_b.
         return du, du @ across + ahead - q * dy
 
-    return meet(plain)[0], newton
+    return newton
 
 
 def solve_interior_point(scaled: ScaledQP, skip: Array, rows: int | None = None, dense: bool = False) -> BoxQPSolution:
@@ -374,30 +361,34 @@ def solve_interior_point(scaled: ScaledQP, skip: Array, rows: int | None = None,
         product = slack * multipliers
         D = jnp.where(free, jnp.sum(multipliers / slack, axis=0), 1.0)
         ahead = state.votes - dual_votes(at.dual) - jnp.where(last, binding, 0.0)
-        # The predictor aims at slack * multiplier = 0.
-        g = jnp.where(free, -reduced, 0.0)
         if gram is None:
-            du, newton = _newton_by_rank(dual_rows, q, a, binding, jnp.where(free, 1 / D, 0.0), ahead, g)
+            newton = _newton_by_rank(dual_rows, q, a, binding, jnp.where(free, 1 / D, 0.0), ahead)
         else:
-            du, newton = _newton_dense(F, gram, across, q, D, free, ahead, g)
+            newton = _newton_dense(F, gram, across, q, D, free, ahead)
+        gap = jnp.sum(jnp.where(free, product, 0.0)) / bounds
 
-        def longest(toward: Array, aim: Array) -> Array:
-            """The largest step for which slacks and multipliers stay non-negative, by their relative changes."""
-            return 1 / jnp.max(jnp.where(free, jnp.maximum(-toward, 1 + toward - aim), 0.0))
+        def toward(turn: Array, state: _Direction) -> _Direction:
+            """The step towards slack * multiplier = aim, and what the next one should aim at."""
+            aim = state.next_aim
+            du, d_dual = newton(jnp.where(free, jnp.sum(side * aim / slack, axis=0) - reduced, 0.0), turn)
+            # By how much it changes the slacks, relative to what they are.
+            change = side * du / slack
+            # The largest step for which slacks and multipliers stay non-negative, by their relative changes.
+            longest = 1 / jnp.max(jnp.where(free, jnp.maximum(-change, 1 + change - aim / product), 0.0))
+            reached = jnp.minimum(1.0, longest)
+            # Of the product after the step, what is not linear in its length.
+            curved = product * change * (1 + change)
+            bent = jnp.sum(jnp.where(free, curved, 0.0)) / bounds
+            centre = ((1 - reached) - reached**2 * bent / gap) ** 3 * gap
+            return _Direction(du, d_dual, longest, aim, centre + jnp.where(reached < 0.1, reached, 1.0) * curved)
 
-        # By how much it changes the slacks, relative to what they are.
-        toward = side * du / slack
-        reached = jnp.minimum(1.0, longest(toward, jnp.zeros_like(toward)))
-        # Of the product after the predictor, what is not linear in its length.
-        curved = product * toward * (1 + toward)
-        gap, bent = jnp.sum(jnp.where(free, jnp.stack([product, curved]), 0.0), axis=(1, 2)) / bounds
-        centre = ((1 - reached) - reached**2 * bent / gap) ** 3 * gap
-        aim = centre + jnp.where(reached < 0.1, reached, 1.0) * curved
-        du, d_dual = newton(jnp.where(free, jnp.sum(side * aim / slack, axis=0) - reduced, 0.0))
-        toward = side * du / slack
+        # The predictor aims at 0, the corrector at the central path.
+        none = jnp.zeros_like
+        start = _Direction(none(reduced), none(ahead), none(gap), none(product), none(product))
+        du, d_dual, longest, aim, _ = jax.lax.fori_loop(0, 2, toward, start)
         # Close to the end the steps may go all but to the boundary: that is what makes the last ones quadratic.
-        length = jnp.minimum(1.0, jnp.clip(1 - gap, 0.99, 1 - 1000 * epsilon) * longest(toward, aim / product))
-        d_multipliers = jnp.where(free, aim / slack - multipliers * (1 + toward), 0.0)
+        length = jnp.minimum(1.0, jnp.clip(1 - gap, 0.99, 1 - 1000 * epsilon) * longest)
+        d_multipliers = jnp.where(free, aim / slack - multipliers * (1 + side * du / slack), 0.0)
         after = _Iterate(at.primal + length * jnp.concatenate([du[None], d_multipliers]), at.dual + length * d_dual)
 
         votes, reduced = products(after)
