@@ -28,6 +28,8 @@ __all__ = ["VoteFactor", "vote_factor"]
 
 def loop_on_cpu(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function of pytrees of arrays, with this batching rule."""
+    # Compiled apart, so that it is traced once for all three roads that a trace takes.
+    function = jax.jit(function)
     batchable = jax.custom_batching.custom_vmap(function)
 
     @batchable.def_vmap

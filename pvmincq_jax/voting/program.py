@@ -102,10 +102,12 @@ def _kkt_residual(sample: _Sample, problem: qp.BoxQP, solution: qp.BoxQPSolution
     dual = zeta if basis is None else basis @ zeta + multiplier * (basis @ problem.dual_target - root * labels)
     gradient = (root * dual) @ votes
     z = zeta + multiplier * problem.dual_target
-    primal = shares @ (votes @ weights) ** 2 / 2
-    least = jnp.sum(jnp.where(problem.free, -bound * jnp.abs(gradient), gradient * weights))
+    vote = votes @ weights
+    primal = shares * vote @ vote / 2
+    towards = jnp.where(problem.free, -bound * jnp.sign(gradient), weights)
+    least, reached = qp.inner([gradient, margins], [towards, weights])
     gap = jnp.abs(primal - (multiplier * margin - z @ z / 2 + least)) / primal
-    equality = jnp.abs(margins @ weights - margin) / margin
+    equality = jnp.abs(reached - margin) / margin
     excess = jnp.max(jnp.abs(weights)) / bound - 1
     return jnp.maximum(jnp.maximum(gap, equality), excess)
 

@@ -31,7 +31,7 @@ _NEAR = 1e-3
 # Voters that a product takes at a time: its weighted copy of them then stays in the cache.
 _VOTERS = 2048
 
-# From g ``[n]``, and whether to refine (1) or not (0), to du ``[n]`` and (d zeta, dy) ``[r + 1]``.
+# From g ``[n]``, and whether it is the corrector's (1) or not (0), to du ``[n]`` and (d zeta, dy) ``[r + 1]``.
 Newton = Callable[[Array, Array], tuple[Array, Array]]
 
 
@@ -86,6 +86,7 @@ class ScaledQP(NamedTuple):
       normal: a ``[n]``.
       box: 1 / tau, the bound of |u_j|.
       free: ``[n]``.
+      bounds: how many there are, two for each coordinate that is free.
       binding: 1, or 0 where the equality binds no coordinate that is free: it is then left out, with multiplier 0.
       start: u ``[n]``, the analytic centre of the feasible set.
       multiplier: y there, on the central path.
@@ -98,6 +99,7 @@ class ScaledQP(NamedTuple):
     normal: Array
     box: Array
     free: Array
+    bounds: Array
     binding: Array
     start: Array
     multiplier: Array
@@ -153,6 +155,15 @@ def _lower_product(factor: Array, weights: Array) -> Array:
     return jnp.concatenate([upper, weighted[half:] @ factor.T])
 
 
+def inner(one: list[Array], other: list[Array]) -> Array:
+    """The inner products of vectors, pair by pair ``[k]``.
+
+    As a product of matrices: XLA calls a library for it, where a sum over one vector is three kernels to compile.
+    """
+    products = jnp.stack(one) @ jnp.stack(other).T
+    return jnp.stack([products[i, i] for i in range(len(one))])
+
+
 def _centred(slope: Array) -> Array:
     """The v in (-1, 1) with 1 / (1 - v) - 1 / (1 + v) = slope."""
     return slope / (1 + jnp.sqrt(1 + slope**2))
@@ -179,10 +190,11 @@ def scaled(problem: BoxQP) -> ScaledQP:
     """The problem as `solve_interior_point` takes it."""
     chex.assert_rank([problem.factor, problem.normal, problem.dual_target, problem.tau], [2, 1, 1, 0])
     free, tau, box = problem.free, problem.tau, 1 / problem.tau
-    normal_scale = jnp.sum(jnp.abs(problem.normal))
+    size = jnp.abs(problem.normal)
+    normal_scale, bound, number = jnp.stack([size, free & (size > 0), free]) @ jnp.ones_like(size)
     corner = jnp.where(free, jnp.sign(problem.normal), problem.fixed * box)
     factor_scale = jnp.linalg.norm(problem.factor @ corner)
-    binding = jnp.any(free & (problem.normal != 0)).astype(tau.dtype)
+    binding = jnp.minimum(bound, 1.0)
     a = problem.normal * (binding / normal_scale)
     slope = _central_slope(a, tau)
     return ScaledQP(
@@ -191,6 +203,7 @@ def scaled(problem: BoxQP) -> ScaledQP:
         normal=a,
         box=box,
         free=free,
+        bounds=2 * jnp.maximum(number, 1.0),
         binding=binding,
         start=jnp.where(free, _centred(slope * a) * box, corner),
         multiplier=binding * slope * tau,
@@ -199,7 +212,9 @@ def scaled(problem: BoxQP) -> ScaledQP:
     )
 
 
-def _newton_by_rank(rows: Array, q: Array, a: Array, binding: Array, D_inverse: Array, ahead: Array) -> Newton:
+def _newton_by_rank(
+    rows: Array, q: Array, a: Array, binding: Array, D_inverse: Array, ahead: Array, refined: bool
+) -> Newton:
     """The system in (d zeta, d y), after du = D^-1 (g - F' d zeta + e dy).
 
     With K = I + F D^-1 F', and a = F'q + e, it is
@@ -213,7 +228,7 @@ def _newton_by_rank(rows: Array, q: Array, a: Array, binding: Array, D_inverse: 
 
         c dy = r_b - (e + F't)' D^-1 g - u' r_z,   c = q'u + (e + F't)' D^-1 e.
 
-    Refined, what is left of the last two equations is solved for once more; the first is met by du itself.
+    Refined, what the corrector leaves of the last two equations is solved for once more; the first is met by du itself.
 
     Args:
       rows: [F; -e'] ``[r + 1, n]``.
@@ -222,6 +237,7 @@ def _newton_by_rank(rows: Array, q: Array, a: Array, binding: Array, D_inverse: 
       binding: as in `ScaledQP`; where nothing binds, c is 1 and the multiplier stays at 0.
       D_inverse: ``[n]``.
       ahead: (-r_z, -r_b) ``[r + 1]``.
+      refined: see above.
     """
     system = _lower_product(rows[:-1], D_inverse) + jnp.eye(len(rows) - 1, dtype=rows.dtype)
     scale = jax.lax.rsqrt(jnp.diagonal(system))[:, None]
@@ -239,23 +255,25 @@ def _newton_by_rank(rows: Array, q: Array, a: Array, binding: Array, D_inverse: 
     halves = half(jnp.stack([target - of_e[:-1], of_a[:-1]], axis=1))
     t, u = other_half(halves).T
     along = halves[:, 0]
-    plain = target @ target - along @ along
-    near = plain < _NEAR * (target @ target)
-    c = jnp.where(near, target @ u + t @ of_e[:-1], plain) - of_e[-1] + (1 - binding)
+    length, along_length, by_target, by_e = inner([target, along, target, t], [target, along, u, of_e[:-1]])
+    near = length - along_length < _NEAR * length
+    c = jnp.where(near, by_target + by_e, length - along_length) - of_e[-1] + (1 - binding)
+    # What the second equation takes of r_z, of F D^-1 g and of L^-1 times the first's right side.
+    taken = [jnp.where(near, u, target), jnp.where(near, -t, 0.0), jnp.where(near, 0.0, -along)]
 
     def solve(_: Array, state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
         """From du so far, what it leaves of -r_z and -r_b, and (d zeta, dy) so far, to all three one step further."""
         du, left, dual = state
         product = rows @ du
         first = half((product + left)[:-1, None])[:, 0]
-        apart = jnp.where(near, u @ left[:-1] - t @ product[:-1], target @ left[:-1] - along @ first)
-        dy = (product[-1] - left[-1] + apart) / c
+        dy = (product[-1] - left[-1] + jnp.sum(inner(taken, [left[:-1], product[:-1], first]))) / c
         more = jnp.append(other_half((first - along * dy)[:, None])[:, 0], dy)
         return du - D_inverse * (more @ rows), left - more - q * dy, dual + more
 
-    def newton(g: Array, refine: Array) -> tuple[Array, Array]:
-        du, _, dual = jax.lax.fori_loop(0, 1 + refine, solve, (D_inverse * g, ahead, jnp.zeros_like(ahead)))
-        return du, dual
+    def newton(g: Array, corrector: Array) -> tuple[Array, Array]:
+        state = D_inverse * g, ahead, jnp.zeros_like(ahead)
+        state = jax.lax.fori_loop(0, 1 + corrector, solve, state) if refined else solve(corrector, state)
+        return state[0], state[2]
 
     return newton
 
@@ -281,8 +299,8 @@ def _newton_dense(F: Array, gram: Array, across: Array, q: Array, D: Array, free
     lower = jnp.linalg.cholesky(system, symmetrize_input=False)
     a, pulled = across[:, -1], ahead[:-1] @ F
 
-    def newton(g: Array, refine: Array) -> tuple[Array, Array]:
-        del refine
+    def newton(g: Array, corrector: Array) -> tuple[Array, Array]:
+        del corrector
         # Two right sides at once take as long as one: it is the triangle that has to be read.
         right = each[:, None] * jnp.stack([a, g - pulled], axis=1)
         toward, du = (each[:, None] * jax.scipy.linalg.cho_solve((lower, True), right)).T
@@ -334,14 +352,12 @@ def solve_interior_point(scaled: ScaledQP, skip: Array, rows: int | None = None,
     last = jnp.arange(rank + 1) == rank
     gram = F.T @ F if dense else None
     side = jnp.array([[1.0], [-1.0]], dtype)
-    bounds = 2 * jnp.maximum(jnp.sum(free), 1).astype(dtype)
+    ones = jnp.ones_like(a)
+    bounds = scaled.bounds
 
     def slacks(u: Array) -> Array:
         # A coordinate may round onto its bound, where the slack must not be 0: the barrier weight divides by it.
         return jnp.where(free, jnp.maximum(box + side * u, epsilon / 4 * box), 1.0)
-
-    def products(iterate: _Iterate) -> tuple[Array, Array]:
-        return iterate.primal[0] @ across, iterate.dual @ dual_rows
 
     def dual_votes(dual: Array) -> Array:
         """(z, 0), with z = zeta + q y."""
@@ -349,8 +365,9 @@ def solve_interior_point(scaled: ScaledQP, skip: Array, rows: int | None = None,
 
     def residual(iterate: _Iterate, votes: Array, reduced: Array) -> Array:
         """Relative duality gap, and error in the equality: zero only at a solution."""
-        primal, dual = jnp.sum(jnp.stack([jnp.where(last, 0.0, votes), dual_votes(iterate.dual)]) ** 2, axis=1) / 2
-        least = jnp.sum(jnp.where(free, -box * jnp.abs(reduced), reduced * iterate.primal[0]))
+        both = [jnp.where(last, 0.0, votes), dual_votes(iterate.dual)]
+        primal, dual = inner(both, both) / 2
+        least = reduced @ jnp.where(free, -box * jnp.sign(reduced), iterate.primal[0])
         gap = jnp.abs(primal + dual - iterate.dual[-1] * binding - least) / primal
         return jnp.maximum(gap, jnp.abs(binding - votes[-1]))
 
@@ -362,10 +379,10 @@ def solve_interior_point(scaled: ScaledQP, skip: Array, rows: int | None = None,
         D = jnp.where(free, jnp.sum(multipliers / slack, axis=0), 1.0)
         ahead = state.votes - dual_votes(at.dual) - jnp.where(last, binding, 0.0)
         if gram is None:
-            newton = _newton_by_rank(dual_rows, q, a, binding, jnp.where(free, 1 / D, 0.0), ahead)
+            newton = _newton_by_rank(dual_rows, q, a, binding, jnp.where(free, 1 / D, 0.0), ahead, refined=rows is None)
         else:
             newton = _newton_dense(F, gram, across, q, D, free, ahead)
-        gap = jnp.sum(jnp.where(free, product, 0.0)) / bounds
+        gap = jnp.sum(product @ ones) / bounds
 
         def toward(turn: Array, state: _Direction) -> _Direction:
             """The step towards slack * multiplier = aim, and what the next one should aim at."""
@@ -378,7 +395,7 @@ def solve_interior_point(scaled: ScaledQP, skip: Array, rows: int | None = None,
             reached = jnp.minimum(1.0, longest)
             # Of the product after the step, what is not linear in its length.
             curved = product * change * (1 + change)
-            bent = jnp.sum(jnp.where(free, curved, 0.0)) / bounds
+            bent = jnp.sum(curved @ ones) / bounds
             centre = ((1 - reached) - reached**2 * bent / gap) ** 3 * gap
             return _Direction(du, d_dual, longest, aim, centre + jnp.where(reached < 0.1, reached, 1.0) * curved)
 
@@ -391,7 +408,7 @@ def solve_interior_point(scaled: ScaledQP, skip: Array, rows: int | None = None,
         d_multipliers = jnp.where(free, aim / slack - multipliers * (1 + side * du / slack), 0.0)
         after = _Iterate(at.primal + length * jnp.concatenate([du[None], d_multipliers]), at.dual + length * d_dual)
 
-        votes, reduced = products(after)
+        votes, reduced = after.primal[0] @ across, after.dual @ dual_rows
         error = residual(after, votes, reduced)
         usable = jnp.isfinite(error)
         better = usable & (error < state.best_residual)
@@ -413,9 +430,10 @@ def solve_interior_point(scaled: ScaledQP, skip: Array, rows: int | None = None,
     barrier = 1 / bounds
     start, y = scaled.start, scaled.multiplier * barrier
     multipliers = jnp.where(free, barrier / slacks(start), 0.0)
-    first = _Iterate(jnp.concatenate([start[None], multipliers]), jnp.where(last, y, start @ across - q * y))
+    votes = start @ across
+    first = _Iterate(jnp.concatenate([start[None], multipliers]), jnp.where(last, y, votes - q * y))
     zero = jnp.zeros((), jnp.int32)
-    state = _State(first, *products(first), first, jnp.full((), jnp.inf, dtype), zero, zero, skip)
+    state = _State(first, votes, first.dual @ dual_rows, first, jnp.full((), jnp.inf, dtype), zero, zero, skip)
     # A loop's state keeps its type: under `shard_map` all of it differs between devices, as what it meets inside does.
     state = jax.tree.map(lambda leaf: jnp.where(skip, leaf, leaf), state)
     state = jax.lax.while_loop(lambda s: ~s.done & (s.iterations < _MAX_STEPS), step, state)
