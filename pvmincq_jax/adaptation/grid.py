@@ -30,9 +30,11 @@ _BLOCK, _KEPT = 1 << 22, 1 << 25
 # Programs that a grid compiles at most; and seconds of work that one has to save: it takes twice that to compile, and
 # the next fits find it there.
 _PROGRAMS, _COMPILING = 4, 1.0
-# Up to so many voters all programs are dense; beyond, ranks of programs by rank are this one, its doubles, and half of
-# the voters.
-_FEW, _RANK = 128, 64
+# Up to so many voters all programs are dense; beyond, ranks of programs by rank are these two, their doubles, and half
+# of the voters.
+_FEW, _RANKS = 120, (64, 96)
+# By how much sizes of programs are below round numbers.
+_OFF = 8
 # Rows that a dense program has beyond its voters: a small sample has one more than voters at most.
 _SPARE = 8
 # Numbers of small samples that are kept at a time, 256 MB, and on an accelerator, which solves them side by side, 1 GB.
@@ -128,11 +130,13 @@ def ladder_size(size: int) -> int:
     """The next number of voters for which programs are compiled.
 
     Example:
-      >>> [ladder_size(size) for size in (10, 64, 65, 200, 300, 1000, 1100)]
-      [64, 64, 128, 256, 320, 1024, 1280]
+      >>> [ladder_size(size) for size in (10, 56, 60, 200, 300, 1000, 1100)]
+      [56, 56, 120, 248, 312, 1016, 1272]
     """
-    step = max(64, 1 << max(int(size - 1).bit_length() - 3, 0))
-    return -(-size // step) * step
+    # Not the powers of 2 themselves: a Cholesky factor of 256 rows, of which many share a line of the cache, takes half
+    # as long again as one of 248.
+    step = max(64, 1 << max(int(size + _OFF - 1).bit_length() - 3, 0))
+    return -(-(size + _OFF) // step) * step - _OFF
 
 
 class _Shape(NamedTuple):
@@ -153,10 +157,10 @@ class _Shape(NamedTuple):
 
 def _shape(voters: int, rows: int, steps: Steps, widest: int) -> _Shape:
     """The program of a problem in a grid whose largest one has so many voters: one of few, whatever the data."""
-    rank, half = _RANK, ladder_size(widest) // 2
-    while rank < rows:
-        rank *= 2
+    half = ladder_size(widest) // 2
     if widest > _FEW and rows <= half:
+        ranks = (rank << doubles for doubles in range(rows.bit_length()) for rank in _RANKS)
+        rank = next(rank for rank in ranks if rank >= rows)
         return _Shape(ladder_size(widest), min(rank, half), steps)
     return _Shape(ladder_size(voters), ladder_size(voters) + _SPARE, steps)
 
@@ -169,7 +173,7 @@ def plan_shapes(sizes: Sequence[tuple[int, int, Steps]], margins: int) -> list[_
 
     Example:
       >>> [tuple(shape) for shape in plan_shapes([(300, 40, "quick"), (120, 20, "quick")], margins=5)]
-      [(320, 64, 'quick'), (320, 64, 'quick')]
+      [(312, 64, 'quick'), (312, 64, 'quick')]
     """
     widest = max((voters for voters, _, _ in sizes), default=0)
     chosen = {size: _shape(*size, widest) for size in set(sizes)}

@@ -221,6 +221,7 @@ def make_space(
     features = np.ascontiguousarray(x.T), np.ascontiguousarray(y.T)
     space = Space(*features, power, matrix, source_rows, target_rows)
     if matrix is None and not space.suits_tree and len(x) * len(y) <= PAIR_BLOCK:
-        # Every graph would go over all pairs.
-        return space._replace(matrix=cdist(x, y, "minkowski", p=power))
+        # Every graph would go over all pairs. SciPy's sums have the digits of `lengths`, its powers need not.
+        plain = power in _POWERS.values()
+        return space._replace(matrix=cdist(x, y, "minkowski", p=power) if plain else space.block(0, len(x)))
     return space
