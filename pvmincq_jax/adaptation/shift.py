@@ -35,6 +35,9 @@ __all__ = ["LabelShift", "Shift", "contradicted", "detect_shift", "label_shift"]
 _MOST_POINTS = 1000
 # The p-value up to which an explanation is refused, by the points of the smaller domain: from so many on, this level.
 _LEVELS = {0: 0.2, 100: 0.05, 300: 0.01}
+# So many points refuse only what is so many times as far away as by chance. The draws of a bootstrap do not tell what
+# happens once in a hundred times from what happens once in a thousand, and a change is far beyond either.
+_MANY, _BEYOND_CHANCE = 300, 5.0
 # That up to which a subspace is, and draws of a test that only decides.
 _LEVEL_OF_SUBSPACE, _DRAWS = 0.05, 100
 # Points of a cell: enough to tell where it lies, and few enough for a cell to be all one density.
@@ -58,11 +61,13 @@ class LabelShift(NamedTuple):
       shares: of the classes in the target, in the order of their sorted labels ``[c]``; their sum is 1.
       distance: the squared energy distance of that mixture from the target, in the units of the features.
       p_value: how often a target that is such a mixture is as far away; small where something else has changed, too.
+      expected: the mean distance of a target that is such a mixture.
     """
 
     shares: np.ndarray
     distance: float
     p_value: float
+    expected: float = float("nan")
 
 
 def label_shift(
@@ -127,7 +132,7 @@ def label_shift(
     again = np.array([_nearest(_gram(one[:-1, :-1], one[-1, :-1], one[-1, -1]))[1] for one in means])
     # Two draws of n points coincide once in n times, and two points of a domain never.
     again *= np.min(sizes) / max(np.min(sizes) - 1, 1)
-    return LabelShift(shares, distance, float((1 + np.sum(again >= distance)) / (1 + draws)))
+    return LabelShift(shares, distance, float((1 + np.sum(again >= distance)) / (1 + draws)), float(np.mean(again)))
 
 
 def _draw(points: np.ndarray, rows: np.ndarray, most: int, rng: np.random.Generator) -> np.ndarray:
@@ -164,7 +169,7 @@ class Shift(NamedTuple):
     Attributes:
       kind: "ratio", "covariate", "subspace" or "move".
       sentence: what has changed, and what is to be done.
-      label_shift: of the classes, a `LabelShift`.
+      label_shift: of the classes, a `LabelShift`; for "subspace" that in the subspace.
       p_value: of the test that decided: for "ratio" and "covariate" that of the cells, for "subspace" that of the
         classes in it, for "move" the largest that was found.
       weights: of source points that stay ``[m_s]``, of mean 1: those of their cells, or 1 where the class ratio alone
@@ -187,11 +192,12 @@ class Shift(NamedTuple):
 def detect_shift(source: ArrayLike, source_labels: ArrayLike, target: ArrayLike, *, seed: int = 0) -> Shift:
     """What has changed between two domains: see the text at the top of this module. Not in the paper.
 
-    An explanation is refused at p = .01 and below; where a domain has fewer than 300 points, at .05, and fewer than
-    100, at .2. Few points seldom refuse anything, and the two errors are not alike: points that stay where they should
-    move stay for good, and where they need not have moved the grid that is then learnt still holds the source as it is.
-    Moons of 20 and 32 points, turned by 40 degrees, stay in 8 and 3 of 12 draws at .05, and in one and none at .2. Many
-    points refuse what is wrong at any level, and at .05 what is right once in twenty times.
+    An explanation is refused at p = .01 and below if the target is also five times as far away as by chance; where a
+    domain has fewer than 300 points, at .05, and fewer than 100, at .2, however far. Few points seldom refuse anything,
+    and the two errors are not alike: points that stay where they should move stay for good, and where they need not
+    have moved the grid that is then learnt still holds the source as it is. Moons of 20 and 32 points, turned by 40
+    degrees, stay in 8 and 3 of 12 draws at .05, and in one and none at .2. Many points refuse what is wrong at any
+    level, and what is right as often as the level says: once in a hundred times, but for its distance.
 
     A subspace is looked for with labels -1 and +1 alone, and where there are at least 50 points of each domain for a
     feature.
@@ -216,12 +222,12 @@ def detect_shift(source: ArrayLike, source_labels: ArrayLike, target: ArrayLike,
     if np.max(cells) == 0:
         raise ValueError("source holds one point again and again: nothing can be told of what has changed")
     pieces = label_shift(source, cells, target, draws=_DRAWS, seed=seed)
-    level = min(value for count, value in _LEVELS.items() if min(len(source), len(target)) >= count)
-    weights = (pieces.shares / np.bincount(cells))[cells] * len(source) if pieces.p_value > level else None
-    if weights is not None and classes.p_value > level:
+    points = min(len(source), len(target))
+    weights = None if _refused(pieces, points) else (pieces.shares / np.bincount(cells))[cells] * len(source)
+    if weights is not None and not _refused(classes, points):
         sentence = f"nothing but the class ratio has changed (p = {classes.p_value:.2g}): nothing is moved"
         return Shift("ratio", sentence, classes, pieces.p_value, np.ones(len(source)))
-    enough = min(len(source), len(target)) >= _POINTS_A_FEATURE * source.shape[1] > _POINTS_A_FEATURE
+    enough = points >= _POINTS_A_FEATURE * source.shape[1] > _POINTS_A_FEATURE
     if enough and np.array_equal(np.unique(labels), (-1, 1)):
         subspace = _subspace(source, labels.astype(float), target, seed)
         if subspace is not None:
@@ -231,12 +237,18 @@ def detect_shift(source: ArrayLike, source_labels: ArrayLike, target: ArrayLike,
                 f"points have changed, but not in a subspace of rank {rank} (p = {same.p_value:.2g}), where the source "
                 f"has a risk of {risk:.2g}"
             )
-            return Shift("subspace", sentence, classes, same.p_value, weights, linear, votes, risk)
+            return Shift("subspace", sentence, same, same.p_value, weights, linear, votes, risk)
     if weights is not None:
         sentence = f"the same points as in the source have other shares (p = {pieces.p_value:.2g}): nothing is moved"
         return Shift("covariate", sentence, classes, pieces.p_value, weights)
     largest = max(classes.p_value, pieces.p_value)
     return Shift("move", f"points had to move (p = {largest:.2g})", classes, largest)
+
+
+def _refused(test: LabelShift, points: int) -> bool:
+    """Whether a test of samples of so many points refuses its explanation."""
+    level = min(value for count, value in _LEVELS.items() if points >= count)
+    return test.p_value <= level and (points < _MANY or test.distance > _BEYOND_CHANCE * test.expected)
 
 
 def contradicted(shift: Shift, target_values: ArrayLike) -> np.ndarray:

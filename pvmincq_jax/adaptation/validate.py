@@ -228,7 +228,7 @@ def _target_shares(ratio: Ratio, shift: Shift | None, task: tuple[ArrayLike, ...
         return None
     estimate = label_shift(*task, seed=seed) if shift is None else shift.label_shift
     shares = np.maximum(np.asarray(estimate.shares), _LEAST_SHARE)
-    explained = shift is not None and shift.weights is not None
+    explained = shift is not None and shift.kind != "move"
     return None if np.min(shares) < _VANISHED and not explained else shares / np.sum(shares)
 
 

@@ -204,6 +204,8 @@ def test_a_subspace_in_which_nothing_has_changed(mirrored):
     assert shift.kind == "subspace"
     direction = np.asarray(shift.map.matrix)[0]
     assert abs(direction[0]) > 0.95 * np.linalg.norm(direction)
+    # The class shares are those that the subspace shows.
+    np.testing.assert_allclose(shift.label_shift.shares, 0.5, atol=0.1)
     # The vote of the subspace is as good as its risk says: the truth does not contradict it, and its opposite does.
     assert np.mean(shift.votes != truth) == pytest.approx(shift.risk, abs=0.06)
     assert not contradicted(shift, truth)
@@ -224,6 +226,26 @@ def test_few_points_are_not_trusted_to_say_that_nothing_has_changed():
                 assert min(found.p_value, found.label_shift.p_value) <= level
     assert any(stayed)
     assert not all(stayed)
+
+
+def test_many_points_refuse_only_what_is_far_beyond_chance():
+    # A draw of which nothing but the class ratio has changed, and that a bootstrap of 200 never sees as far away.
+    source, labels, target = gaussian_task(np.random.default_rng(350), [150, 150], [260, 40])
+    classes = pvm.label_shift(source, labels, target)
+    assert classes.p_value <= 0.01
+    assert 2 < classes.distance / classes.expected < 5
+    signs = 2.0 * labels - 1
+    assert pvm.detect_shift(source, signs, target).kind == "ratio"
+    moved = target + np.array([0.0, 0.7])
+    assert pvm.label_shift(source, labels, moved).distance > 5 * classes.expected
+    assert pvm.detect_shift(source, signs, moved).kind != "ratio"
+
+
+def test_the_expected_distance_is_that_of_draws_without_a_change():
+    rng = np.random.default_rng(3)
+    drawn = [pvm.label_shift(*gaussian_task(rng, [60, 60], [90, 30]), draws=50, seed=i) for i in range(40)]
+    mean = np.mean([one.distance for one in drawn])
+    assert np.mean([one.expected for one in drawn]) == pytest.approx(mean, rel=0.3)
 
 
 def test_what_detect_shift_finds_does_not_depend_on_the_rows(mirrored):
