@@ -10,6 +10,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.svm import SVC
 
 from experiments.run.shifts import Shift, shifted_task
+from pvmincq_jax import default_gammas
 from pvmincq_jax._probabilities import probabilities, probability_scale
 from pvmincq_jax.datasets import moons_task
 from pvmincq_jax.estimators import MinCqClassifier, PVMinCqClassifier, PVTransportClassifier
@@ -128,6 +129,30 @@ def test_skada_s_scorers_rank_our_models_as_they_rank_svcs(scorers):
         assert ours > 0.7
         assert ours > max(svc, gibbs + 0.3)
         assert np.mean(costs["votes", scorer]) <= 0.01 + np.mean(costs["SVC", scorer])
+
+
+@pytest.mark.long
+def test_choosing_digits_by_entropy_costs_no_more_than_of_svcs(scorers):
+    """On six pairs all widths but the widest do about alike, so that the order says little, and the choice counts."""
+    entropy, costs = scorers[0], {}
+    for a, b in ((0, 1), (3, 5), (4, 9), (2, 7), (1, 8), (5, 6)):
+        task = shifted_task(Shift("digits", 20, seed=90 + a, digits=(a, b)))
+        x = np.concatenate([task.source, task.target])
+        domain = np.repeat([1, -2], [len(task.source), len(task.target)])
+        y = np.concatenate([task.source_labels, np.zeros(len(task.target))])
+        families = {PVMinCqClassifier: [], PVTransportClassifier: [], SVC: []}
+        for gamma in default_gammas(task.target)[1] * np.array([0.05, 0.2, 0.5, 1, 4, 16]):
+            for kind in (PVMinCqClassifier, PVTransportClassifier):
+                vote = kind(gamma=gamma, margin=0.2, radius=0.1, radius_unit="pv").fit_domains(*task[:3])
+                families[kind].append((vote, vote))
+            svc = CalibratedClassifierCV(SVC(gamma=gamma), ensemble=False).fit(task.source, task.source_labels)
+            families[SVC].append((Chances(svc.predict_proba), svc))
+        for kind, models in families.items():
+            accuracies = [model.score(task.test, task.test_labels) for _, model in models]
+            scores = [entropy(judged, x, y, sample_domain=domain) for judged, _ in models]
+            costs.setdefault(kind, []).append(max(accuracies) - accuracies[int(np.argmax(scores))])
+    for kind in (PVMinCqClassifier, PVTransportClassifier):
+        assert np.mean(costs[kind]) <= 0.005 + np.mean(costs[SVC])
 
 
 class Chances:
