@@ -32,7 +32,7 @@ from pvmincq_jax.adaptation import grid  # noqa: E402
 from pvmincq_jax.voting import voters  # noqa: E402
 
 jax.config.update("jax_enable_x64", True)
-grid._OPTIONS["xla_backend_optimization_level"] = 0  # Options of a program would go before XLA_FLAGS.
+grid._SHORT = float("inf")  # All programs of grids are compiled fast; their options would go before XLA_FLAGS.
 
 
 @pytest.fixture(scope="module")

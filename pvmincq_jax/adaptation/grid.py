@@ -40,9 +40,10 @@ _SPARE = 8
 # Numbers of small samples that are kept at a time, 256 MB, and on an accelerator, which solves them side by side, 1 GB.
 _SAMPLES, _BATCH = 1 << 25, 1 << 27
 
-# Compiles in a third of the time, and runs as fast.
+# Compiles in a third of the time, and runs as fast. The level is 1, or 0 for less work than so many seconds: that takes
+# a third of the time again to compile, and runs for twice as long.
+_SHORT = 0.5
 _OPTIONS: Any = {
-    "xla_backend_optimization_level": 1,
     "xla_cpu_use_fusion_emitters": False,
     "xla_llvm_disable_expensive_passes": True,
     "xla_cpu_parallel_codegen_split_count": 1,
@@ -226,10 +227,10 @@ _lock = threading.Lock()
 
 
 def _compiled(
-    shape: _Shape, batch: int, margins: int, solver: Solver, mesh: jax.sharding.Mesh | None, device: Any
+    shape: _Shape, level: int, batch: int, margins: int, solver: Solver, mesh: jax.sharding.Mesh | None, device: Any
 ) -> Any:
     """The program for a batch of problems of a shape. A thread that needs it while another compiles it waits."""
-    key = shape, batch, margins, solver, mesh, device
+    key = shape, level, batch, margins, solver, mesh, device
     with _lock:
         known = key in _programs
         promise = _programs.setdefault(key, Future())
@@ -243,7 +244,7 @@ def _compiled(
 
 
 def _compile(
-    shape: _Shape, batch: int, margins: int, solver: Solver, mesh: jax.sharding.Mesh | None, device: Any
+    shape: _Shape, level: int, batch: int, margins: int, solver: Solver, mesh: jax.sharding.Mesh | None, device: Any
 ) -> Any:
     n, r, steps = shape
     program: Any = functools.partial(_program, solver, steps, _platform(mesh))
@@ -257,9 +258,15 @@ def _compile(
         arguments = [jax.ShapeDtypeStruct(size, dtype, sharding=sharding) for size, dtype in sizes]
         lowered = jax.jit(program).lower(*arguments)
         try:
-            return lowered.compile(compiler_options=_OPTIONS if _platform(mesh) == "cpu" else None)
+            options = _OPTIONS | {"xla_backend_optimization_level": level}
+            return lowered.compile(compiler_options=options if _platform(mesh) == "cpu" else None)
         except jax.errors.JaxRuntimeError:  # a jaxlib that does not know them
             return lowered.compile()
+
+
+def _level(shape: _Shape, problems: int, margins: int, solver: Solver) -> int:
+    """How far a program is optimised that has so many problems to solve."""
+    return int(solver != "interior_point" or problems * margins * shape.seconds > _SHORT)
 
 
 def _platform(mesh: jax.sharding.Mesh | None) -> str:
@@ -291,8 +298,8 @@ def compile_ahead(blocks: Sequence[VoteBlocks], problems: int, margins: np.ndarr
         sample = from_moments(second, np.zeros(len(second)), 1.0, margin)
         if np.min(margins) >= SMALL_MARGIN:
             sizes.append((len(second), len(sample.rows), "quick"))
-    for shape in set(plan_shapes(sizes * problems, len(margins))):
-        key = shape, 1, len(margins), solver, None, device
+    for shape, count in Counter(plan_shapes(sizes * problems, len(margins))).items():
+        key = shape, _level(shape, count, len(margins), solver), 1, len(margins), solver, None, device
         # Not a daemon: Python's exit would cut a compiler short, which aborts the process.
         threading.Thread(target=_compiled, args=key).start()
 
@@ -424,7 +431,8 @@ def _solve(
 
     def run(job: tuple[_Shape, list[int], int]) -> list[tuple[int, tuple[Any, ...]]]:
         shape, group, batch = job
-        program = _compiled(shape, batch, margins, solver, mesh, device)
+        level = _level(shape, len(groups[shape]), margins, solver)
+        program = _compiled(shape, level, batch, margins, solver, mesh, device)
         arguments = _filled([problems[i] for i in group], shape, batch, margins)
         with precision(np.dtype(float)), jax.default_device(device), turns:
             fields = _fetch(program(*_put(arguments, mesh)), mesh)

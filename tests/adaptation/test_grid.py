@@ -176,6 +176,21 @@ def test_shapes_have_room_and_are_few():
     assert len(set(plan_shapes([(300, 300, "quick")] * 300 + [(100, 20, "quick")] * 300, 5))) == 2
 
 
+def test_little_work_is_compiled_fast_and_the_result_is_the_same(problem, monkeypatch):
+    votes, problems, figures = problem
+    monkeypatch.setattr(grid, "_programs", {})
+    monkeypatch.setattr(grid, "_SHORT", 0.0)
+    sure = solve(votes, problems, FRACTIONS)
+    assert {key[1] for key in grid._programs} == {1}
+    np.testing.assert_array_equal(sure.status, figures.status)
+    np.testing.assert_allclose(sure.c_bound, figures.c_bound, atol=1e-9)
+    shape = grid._Shape(312, 320, "quick")
+    assert [grid._level(shape, count, 3, "interior_point") for count in (1, 1000)] == [1, 1]
+    monkeypatch.setattr(grid, "_SHORT", 0.5)
+    assert [grid._level(shape, count, 3, "interior_point") for count in (1, 1000)] == [0, 1]
+    assert grid._level(shape, 1, 3, "jaxopt") == 1
+
+
 def test_nearby_problems_share_a_program(monkeypatch):
     monkeypatch.setattr(grid, "_programs", {})
     rng, known = np.random.default_rng(3), []
