@@ -4,7 +4,6 @@ import os
 import uuid
 import zipfile
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import jax
@@ -12,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from pvmincq_jax._checks import check_margins, is_traced
-from pvmincq_jax._threads import core_count
+from pvmincq_jax._threads import on_all_cores
 from pvmincq_jax._types import ArrayLike, MarginUnit, Status, brief
 from pvmincq_jax.adaptation.grid import Problems, VoteBlocks, solve_grid
 from pvmincq_jax.adaptation.sweeps import Sweep
@@ -203,10 +202,7 @@ def decision(model: Any, x: Any) -> Any:
         return total
 
     blocks = list(_row_blocks(x, rows))
-    if len(blocks) == 1:
-        return values(blocks[0])
-    with ThreadPoolExecutor(core_count()) as pool:
-        return np.concatenate(list(pool.map(values, blocks)))
+    return values(blocks[0]) if len(blocks) == 1 else np.concatenate(on_all_cores(values, blocks))
 
 
 def _row_blocks(x: Any, rows: int) -> Iterator[Any]:
