@@ -233,10 +233,11 @@ def target_bound(
     _checks.check_labels("self_labels", self_labels, np.shape(votes)[0], soft=True)
     inside = within(0, 1, label_gap=label_gap)
     best = self_bound(votes, self_labels, unlabelled_votes=unlabelled_votes, bound=bound, **options)
-    bound_on_target, history = (
-        known(inside, jnp.minimum(value + label_gap, 1.0)) for value in (best.bound, best.history)
-    )
-    return best._replace(bound=bound_on_target, history=history)
+
+    def on_target(value: Array) -> Array:
+        return known(inside, jnp.minimum(value + label_gap, 1.0))
+
+    return best._replace(bound=on_target(best.bound), history=on_target(best.history))
 
 
 class MinCqPath(NamedTuple):
