@@ -2,9 +2,10 @@
 
 import contextlib
 import enum
+import functools
 import inspect
 from collections.abc import Callable
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, ParamSpec, TypeVar
 
 import jax
 import numpy as np
@@ -15,6 +16,9 @@ Array = jax.Array
 ArrayLike = jax.Array | np.ndarray | float | int
 MarginUnit = Literal["fraction", "absolute"]
 _Function = TypeVar("_Function", bound=Callable)
+_Arguments = ParamSpec("_Arguments")
+_Read = TypeVar("_Read")
+_Result = TypeVar("_Result")
 RadiusUnit = Literal["pv", "bottleneck", "absolute"]
 
 
@@ -98,6 +102,33 @@ def takes_options_of(other: Callable) -> Callable[[_Function], _Function]:
         return function
 
     return mark
+
+
+def takes_arguments_of(
+    read: Callable[_Arguments, _Read],
+) -> Callable[[Callable[[_Read], _Result]], Callable[_Arguments, _Result]]:
+    """A decorator for functions of what another one reads and checks: they take the arguments of that one.
+
+    Example:
+      >>> def read(x, factor=2.0):
+      ...     return factor * float(x)
+      >>> @takes_arguments_of(read)
+      ... def square(value):
+      ...     return value**2
+      >>> square("3"), inspect.signature(square)
+      (36.0, <Signature (x, factor=2.0)>)
+    """
+
+    def decorate(function: Callable[[_Read], _Result]) -> Callable[_Arguments, _Result]:
+        @functools.wraps(function)
+        def called(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Result:
+            return function(read(*args, **kwargs))
+
+        result = inspect.signature(function).return_annotation
+        called.__signature__ = inspect.signature(read).replace(return_annotation=result)  # type: ignore[attr-defined]
+        return called
+
+    return decorate
 
 
 def precision(dtype: np.dtype) -> contextlib.AbstractContextManager:

@@ -90,11 +90,6 @@ class Method(Generic[Params, Model]):
         return self.fit_grid(source, source_labels, target, [params], seed)[0]
 
 
-def both_domains(sample: Sample) -> np.ndarray:
-    """Source points, then target points."""
-    return np.concatenate([sample.source, sample.target])
-
-
 def by_gamma(fit_gamma: FitSamples[Params, Model]) -> FitSamples[Params, Model]:
     """Learns on a grid gamma by gamma: the wrapped function gets the points of the grid that share one."""
 
@@ -108,17 +103,23 @@ def by_gamma(fit_gamma: FitSamples[Params, Model]) -> FitSamples[Params, Model]:
     return fit_samples
 
 
+def both_domains(sample: Sample) -> np.ndarray:
+    """Source points, then target points."""
+    return np.concatenate([sample.source, sample.target])
+
+
 def on_kernels(
-    train: Callable[[Sample, np.ndarray, np.ndarray, Params], Model],
+    train: Callable[[Sample, np.ndarray, Any, Params], Model],
     points_of: Callable[[Sample], np.ndarray] = both_domains,
+    factor: Callable[[np.ndarray], Any] = lambda kernel: kernel,
 ) -> FitSamples[Params, Model]:
-    """Learns by ``train(sample, points, kernel, params)``, with one kernel matrix of the points for each gamma."""
+    """Learns by ``train(sample, points, factor(kernel), params)``, with one kernel matrix of the points a gamma."""
 
     @by_gamma
     def fit_gamma(samples: list[Sample], grid: list[Any], seed: int) -> list[Model]:
         points = points_of(samples[0])
-        kernel = rbf_kernel(points, points, grid[0].gamma)
-        return [train(sample, points, kernel, params) for sample, params in zip(samples, grid)]
+        factored = factor(rbf_kernel(points, points, grid[0].gamma))
+        return [train(sample, points, factored, params) for sample, params in zip(samples, grid)]
 
     return fit_gamma
 

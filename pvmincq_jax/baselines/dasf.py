@@ -91,13 +91,9 @@ def solve_program(features: np.ndarray, labels: np.ndarray, penalties: np.ndarra
     """
     m, n = features.shape
     signed = (labels[:, None] * features).T
+    options = {"presolve": False}  # of a dense program it takes as long as the rest
     solution = linprog(
-        -np.ones(m),
-        A_ub=np.concatenate([signed, -signed]),
-        b_ub=np.concatenate([penalties, penalties]),
-        bounds=(0, 1 / m),
-        method="highs",
-        options={"presolve": False},  # of a dense program it takes as long as the rest
+        -np.ones(m), np.concatenate([signed, -signed]), np.tile(penalties, 2), bounds=(0, 1 / m), options=options
     )
     if solution.status != 0:
         raise RuntimeError(f"HiGHS has not solved the program of {m} points and {n} landmarks: {solution.message}")
@@ -164,9 +160,5 @@ def _adapt(sample: Sample, params: DasfParams, seed: int) -> DasfModel:
     return DasfModel(expand(landmarks, params.gamma, best), np.array(errors), np.asarray(int(np.sum(best != 0))))
 
 
-def _fit_samples(samples: list[Sample], grid: list[DasfParams], seed: int) -> list[DasfModel]:
-    return [_adapt(sample, params, seed) for sample, params in zip(samples, grid)]
-
-
-_METHOD = Method(DasfParams, _fit_samples)
+_METHOD = Method(DasfParams, lambda samples, grid, seed: [_adapt(*point, seed) for point in zip(samples, grid)])
 fit, fit_grid = _METHOD.fit, _METHOD.fit_grid

@@ -27,7 +27,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pvmincq_jax.baselines._form import KernelModel, Method, Sample, decision, expand, make_grid, on_kernels
-from pvmincq_jax.baselines.svm import weighted_svc
+from pvmincq_jax.baselines.svm import SvmParams, largest_rows, weighted_svc
 
 __all__ = ["GRID", "VALIDATION", "DasvmModel", "DasvmParams", "decision", "fit", "fit_grid"]
 
@@ -38,16 +38,13 @@ STABLE = 0.03
 COST_RATIO = 0.1
 
 
-class DasvmParams(NamedTuple):
+class DasvmParams(SvmParams):
     """Parameters of DASVM.
 
     Attributes:
       gamma: of the Gaussian kernel.
       cost: C, of a unit of slack: the source's in the first round and the target's in the last.
     """
-
-    gamma: float
-    cost: float
 
 
 class DasvmModel(NamedTuple):
@@ -73,12 +70,6 @@ GRID = make_grid(DasvmParams, cost=(0.1, 1.0, 10.0, 100.0), gamma=(0.5, 2.0, 8.0
 VALIDATION = "reverse"
 
 
-def _largest(scores: np.ndarray, candidates: np.ndarray, count: int) -> np.ndarray:
-    """Of the candidates ``[m]``, bool, the `count` rows of the largest scores."""
-    rows = np.flatnonzero(candidates)
-    return rows[np.argsort(-scores[rows], kind="stable")[:count]]
-
-
 def _move(sample: Sample, points: np.ndarray, kernel: np.ndarray, params: DasvmParams) -> DasvmModel:
     """All rounds, on the kernel matrix of the points of both domains."""
     cost = float(params.cost)
@@ -86,7 +77,7 @@ def _move(sample: Sample, points: np.ndarray, kernel: np.ndarray, params: DasvmP
     per_side, few = int(np.ceil(SHARE * m_t)), int(np.ceil(STABLE * m_t))
 
     kept, target_labels, last_guess = np.ones(m_s, dtype=bool), np.zeros(m_t), np.zeros(m_t)
-    source_left, joined, reset = [], [], []
+    rounds = []
     for number in range(MOST_ROUNDS):
         rise = (1 - COST_RATIO) * min(number / ROUNDS, 1.0) ** 2
         costs = cost * np.concatenate([(1 - rise) * kept, (COST_RATIO + rise) * (target_labels != 0)])
@@ -98,17 +89,16 @@ def _move(sample: Sample, points: np.ndarray, kernel: np.ndarray, params: DasvmP
             last_guess = np.where(at_target >= 0, 1.0, -1.0)
 
         free = target_labels == 0
-        up = _largest(at_target, free & (at_target >= 0) & (at_target <= 1), per_side)
-        down = _largest(-at_target, free & (at_target < 0) & (at_target >= -1), per_side)
+        up = largest_rows(at_target, free & (at_target >= 0) & (at_target <= 1), per_side)
+        down = largest_rows(-at_target, free & (at_target < 0) & (at_target >= -1), per_side)
         flipped = ~free & (target_labels * at_target < 0)
         leaving_up, leaving_down = (up.size, down.size) if up.size + down.size else (per_side, per_side)
-        surest_up = _largest(at_source, kept & (at_source >= 0), leaving_up)
-        surest_down = _largest(-at_source, kept & (at_source < 0), leaving_down)
-        source_left.append(int(np.sum(kept)))
-        joined.append(up.size + down.size)
-        reset.append(int(np.sum(flipped)))
+        surest_up = largest_rows(at_source, kept & (at_source >= 0), leaving_up)
+        surest_down = largest_rows(-at_source, kept & (at_source < 0), leaving_down)
+        joined, reset = up.size + down.size, int(np.sum(flipped))
+        rounds.append((int(np.sum(kept)), joined, reset))
 
-        done = not np.any(kept) and joined[-1] <= few and reset[-1] <= few
+        done = not np.any(kept) and joined <= few and reset <= few
         # A point that has just lost its label may get one again from the next round on.
         target_labels[flipped] = 0
         target_labels[up], target_labels[down] = 1, -1
@@ -117,9 +107,9 @@ def _move(sample: Sample, points: np.ndarray, kernel: np.ndarray, params: DasvmP
             break
     if not np.any(target_labels):
         target_labels = last_guess
-    machine = weighted_svc(kernel[m_s:, m_s:], target_labels, cost * (target_labels != 0))
-    steps = np.array(source_left), np.array(joined), np.array(reset)
-    return DasvmModel(expand(sample.target, params.gamma, *machine), sample.as_given(target_labels), *steps)
+    weights, bias = weighted_svc(kernel[m_s:, m_s:], target_labels, cost * (target_labels != 0))
+    machine = expand(sample.target, params.gamma, weights, bias)
+    return DasvmModel(machine, sample.as_given(target_labels), *map(np.array, zip(*rounds)))
 
 
 _METHOD = Method(DasvmParams, on_kernels(_move))

@@ -9,6 +9,7 @@ Example:
   [-1.  1.]
 """
 
+import itertools
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -16,7 +17,7 @@ import numpy as np
 
 from pvmincq_jax._types import Status
 from pvmincq_jax.adaptation.grid import Problems, VoteBlocks, solve_grid
-from pvmincq_jax.baselines._form import KernelModel, Method, Sample, by_gamma, decision, make_grid
+from pvmincq_jax.baselines._form import KernelModel, Method, Sample, by_gamma, decision, expand, make_grid
 from pvmincq_jax.voting.families import GaussianVoters
 
 __all__ = ["GRID", "VALIDATION", "MinCqModel", "MinCqParams", "decision", "fit", "fit_grid"]
@@ -51,21 +52,9 @@ GRID = make_grid(MinCqParams, margin=(0.9, 0.5, 0.2, 0.1, 0.03, 0.01), gamma=(0.
 VALIDATION = "cross"
 
 
-class VoteProblem(NamedTuple):
-    """One MinCq problem of a batch.
-
-    Attributes:
-      labels: ``[m]``.
-      sample_weights: ``[m]``.
-      margin: as a fraction of mu_max.
-    """
-
-    labels: np.ndarray
-    sample_weights: np.ndarray
-    margin: float
-
-
-def vote_models(points: np.ndarray, gamma: float, problems: list[VoteProblem]) -> list[tuple[KernelModel, int]]:
+def vote_models(
+    points: np.ndarray, gamma: float, labels: np.ndarray, sample_weights: np.ndarray, margins: np.ndarray
+) -> Iterator[tuple[KernelModel, np.ndarray]]:
     """Votes of least C-bound over Gaussian voters centred on the sample itself, in float64.
 
     A sample with one label only has the constant of that label as its answer.
@@ -73,45 +62,41 @@ def vote_models(points: np.ndarray, gamma: float, problems: list[VoteProblem]) -
     Args:
       points: ``[m, d]``, sample and centres.
       gamma: of the voters.
-      problems: what differs between the votes.
+      labels: of each problem ``[g, m]``.
+      sample_weights: ``[g, m]``.
+      margins: as fractions of mu_max ``[g]``.
 
     Returns: for each problem, the vote and its `Status`; weights are NaN unless it is SOLVED.
     """
-    family, every = GaussianVoters(points, gamma), np.ones(len(points), bool)
-    models: dict[int, tuple[KernelModel, int]] = {}
+    blocks = VoteBlocks(GaussianVoters(points, float(gamma)), points)
+    weights, biases = np.zeros(labels.shape), np.zeros(len(margins))
+    status = np.full(len(margins), int(Status.SOLVED))
     alike: dict[bytes, list[int]] = {}
-    for row, (labels, weights, _) in enumerate(problems):
-        counted = labels[weights > 0]
+    for row, counts in enumerate(sample_weights > 0):
+        counted = labels[row, counts]
         if np.all(counted == counted[0]):
-            models[row] = _model(family, np.zeros(len(points)), float(counted[0])), int(Status.SOLVED)
+            biases[row] = counted[0]
         else:
             # Problems that differ in their margin alone are one: its margins go side by side.
-            alike.setdefault(labels.tobytes() + weights.tobytes(), []).append(row)
+            alike.setdefault(labels[row].tobytes() + sample_weights[row].tobytes(), []).append(row)
     together: dict[tuple[float, ...], list[list[int]]] = {}
     for rows in alike.values():
-        together.setdefault(tuple(problems[row].margin for row in rows), []).append(rows)
-    blocks = VoteBlocks(family, points)
-    for margins, group in together.items():
-        labels, weights = (np.stack([problems[rows[0]][field] for rows in group]) for field in (0, 1))
-        batch = Problems(labels, weights, np.broadcast_to(every, labels.shape))
-        figures = solve_grid(lambda _: blocks, batch, np.array(margins))
-        for number, rows in enumerate(group):
-            for place, row in enumerate(rows):
-                models[row] = _model(family, figures.weights[number, place]), int(figures.status[number, place])
-    return [models[row] for row in range(len(problems))]
-
-
-def _model(family: GaussianVoters, weights: np.ndarray, bias: float = 0.0) -> KernelModel:
-    return KernelModel(np.asarray(family.centers), weights, np.asarray(bias), np.asarray(family.gamma))
+        together.setdefault(tuple(margins[rows]), []).append(rows)
+    for shared_margins, group in together.items():
+        first = [rows[0] for rows in group]
+        problems = Problems(labels[first], sample_weights[first], np.ones((len(first), len(points)), bool))
+        figures = solve_grid(lambda _: blocks, problems, np.array(shared_margins))
+        weights[np.array(group)], status[np.array(group)] = figures.weights, figures.status
+    for row, bias in enumerate(biases):
+        yield expand(points, gamma, weights[row], bias), np.asarray(status[row])
 
 
 @by_gamma
 def _fit_gamma(samples: list[Sample], grid: list[MinCqParams], seed: int) -> Iterator[MinCqModel]:
     """Votes of the same voters."""
-    points, ones = samples[0].source, np.ones(len(samples[0].labels))
-    problems = [VoteProblem(sample.labels, ones, params.margin) for sample, params in zip(samples, grid)]
-    for vote, status in vote_models(points, float(grid[0].gamma), problems):
-        yield MinCqModel(vote, np.asarray(status))
+    labels, margins = np.stack([sample.labels for sample in samples]), np.array([params.margin for params in grid])
+    votes = vote_models(samples[0].source, grid[0].gamma, labels, np.ones(labels.shape), margins)
+    return itertools.starmap(MinCqModel, votes)
 
 
 _METHOD = Method(MinCqParams, _fit_gamma)

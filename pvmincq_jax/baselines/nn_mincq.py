@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pvmincq_jax.baselines._form import KernelModel, Method, Sample, by_gamma, decision, make_grid
-from pvmincq_jax.baselines.mincq import VoteProblem, vote_models
+from pvmincq_jax.baselines.mincq import vote_models
 from pvmincq_jax.matching.selflabel import nn_self_label
 
 __all__ = ["GRID", "VALIDATION", "NNMinCqModel", "NNMinCqParams", "decision", "fit", "fit_grid"]
@@ -59,16 +59,16 @@ VALIDATION = "reverse"
 @by_gamma
 def _fit_gamma(samples: list[Sample], grid: list[NNMinCqParams], seed: int) -> Iterator[NNMinCqModel]:
     """Votes of the same voters."""
-    problems = []
+    labelled = []
     for sample, params in zip(samples, grid):
         neighbours = min(int(params.neighbours), len(sample.labels))
-        self_labels = nn_self_label(sample.source, sample.labels, sample.target, neighbours)
-        if not np.any(self_labels.weights > 0):
+        labelled.append(nn_self_label(sample.source, sample.labels, sample.target, neighbours))
+        if not np.any(labelled[-1].weights > 0):
             raise ValueError(f"params.neighbours ({params.neighbours}) leave every target point undecided")
-        problems.append(VoteProblem(self_labels.labels, self_labels.weights, params.margin))
-    votes = vote_models(samples[0].target, float(grid[0].gamma), problems)
-    for sample, problem, (vote, status) in zip(samples, problems, votes):
-        yield NNMinCqModel(vote, np.asarray(status), sample.as_given(problem.labels))
+    labels, weights = (np.stack([one[field] for one in labelled]) for field in (0, 1))
+    votes = vote_models(samples[0].target, grid[0].gamma, labels, weights, np.array([one.margin for one in grid]))
+    for sample, self_labels, vote in zip(samples, labels, votes):
+        yield NNMinCqModel(*vote, sample.as_given(self_labels))
 
 
 _METHOD = Method(NNMinCqParams, _fit_gamma)

@@ -18,7 +18,7 @@ Example:
   [-1.  1.]
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -30,17 +30,7 @@ from scipy.special import ndtr
 
 from pvmincq_jax._threads import one_blas_thread
 from pvmincq_jax._types import Array, ArrayLike
-from pvmincq_jax.baselines._form import (
-    KernelModel,
-    Method,
-    Sample,
-    both_domains,
-    by_gamma,
-    decision,
-    expand,
-    make_grid,
-    rbf_kernel,
-)
+from pvmincq_jax.baselines._form import KernelModel, Method, Sample, decision, expand, make_grid, on_kernels
 
 __all__ = ["GRID", "VALIDATION", "PbdaModel", "PbdaParams", "cost", "decision", "fit", "fit_grid"]
 
@@ -53,6 +43,7 @@ SHARP = 1e9
 STEP = 0.1
 DESCENTS = ((0.0, STEP), (0.5, STEP), (1.0, STEP), (1.0, SHARP))
 DESCENT_STEPS = 20
+MOST_STEPS = 2000
 MOST_MULTIPLIERS = 12
 SMALLEST = 1e-6
 # The gap counts as closed when it makes up less than this share of the cost.
@@ -162,13 +153,7 @@ class _Problem(NamedTuple):
 
 
 def _descend(
-    problem: _Problem,
-    beta: np.ndarray,
-    multiplier: float,
-    step: float,
-    tolerance: float,
-    scale: np.ndarray | float = 1.0,
-    most: int = 2000,
+    problem: _Problem, beta: np.ndarray, multiplier: float, step: float, tolerance: float, most: int, scale: Any = 1.0
 ) -> np.ndarray:
     """L-BFGS-B on a cost without kink, in the coordinates beta / scale.
 
@@ -196,7 +181,7 @@ def _follow(problem: _Problem, beta: np.ndarray) -> tuple[float, np.ndarray]:
     """
     best, multiplier, step, last = (problem.cost(beta)[0], beta), 0.0, STEP * problem.risk, np.inf
     for _ in range(MOST_MULTIPLIERS):
-        beta = _descend(problem, beta, multiplier, step, 1e-7)
+        beta = _descend(problem, beta, multiplier, step, 1e-7, MOST_STEPS)
         value, gap = problem.cost(beta)
         if value < best[0]:
             best = value, beta
@@ -218,11 +203,12 @@ def _minimise(problem: _Problem, start: np.ndarray) -> tuple[float, np.ndarray]:
     ends, eigenvalues = [], np.sum(problem.factor**2, axis=0)
     convex = 2 * problem.disagreement * np.max(eigenvalues) <= np.pi
     for power, step in DESCENTS[:1] if convex else DESCENTS:
-        beta = _descend(problem, start, 0.0, step * problem.risk, 1e-4, eigenvalues ** (power / 2), DESCENT_STEPS)
-        ends.append(_descend(problem, beta, 0.0, STEP * problem.risk, 1e-4))
+        beta = _descend(problem, start, 0.0, step * problem.risk, 1e-4, DESCENT_STEPS, eigenvalues ** (power / 2))
+        ends.append(_descend(problem, beta, 0.0, STEP * problem.risk, 1e-4, MOST_STEPS))
     return _follow(problem, min(ends, key=lambda beta: problem.cost(beta)[0]))
 
 
+@one_blas_thread()
 def _factor(kernel: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """F ``[N, r]`` with orthogonal columns and F F' = K up to `SMALLEST` a diagonal entry; alpha = back beta.
 
@@ -240,22 +226,18 @@ def _factor(kernel: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return factor, back
 
 
-@by_gamma
-def _fit_gamma(samples: list[Sample], grid: list[PbdaParams], seed: int) -> list[PbdaModel]:
-    """Minima of the costs of one kernel matrix, which is factored once."""
-    points, m_s = both_domains(samples[0]), len(samples[0].source)
+@one_blas_thread()  # for thousands of products of a matrix and a vector, tens of microseconds each
+def _train(
+    sample: Sample, points: np.ndarray, factored: tuple[np.ndarray, np.ndarray], params: PbdaParams
+) -> PbdaModel:
+    """The minimum of the cost of a kernel matrix that has been factored."""
+    (factor, back), m_s = factored, len(sample.source)
+    signed = np.concatenate([sample.labels[:, None] * factor[:m_s], factor[m_s:]])
     domains = np.where(np.arange(len(points)) < m_s, -1.0, 1.0)
-    models = []
-    # Thousands of products of a matrix and a vector, tens of microseconds each.
-    with one_blas_thread():
-        factor, back = _factor(rbf_kernel(points, points, grid[0].gamma))
-        for sample, params in zip(samples, grid):
-            signed = np.concatenate([sample.labels[:, None] * factor[:m_s], factor[m_s:]])
-            problem = _Problem(signed, domains, m_s, float(params.risk), float(params.disagreement))
-            reached, beta = _minimise(problem, np.sum(signed[:m_s], axis=0) / len(points))
-            models.append(PbdaModel(expand(points, params.gamma, back @ beta), np.asarray(reached)))
-    return models
+    problem = _Problem(signed, domains, m_s, float(params.risk), float(params.disagreement))
+    reached, beta = _minimise(problem, np.sum(signed[:m_s], axis=0) / len(points))
+    return PbdaModel(expand(points, params.gamma, back @ beta), np.asarray(reached))
 
 
-_METHOD = Method(PbdaParams, _fit_gamma)
+_METHOD = Method(PbdaParams, on_kernels(_train, factor=_factor))
 fit, fit_grid = _METHOD.fit, _METHOD.fit_grid

@@ -11,18 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pvmincq_jax._samples import Sample, prepare
 from pvmincq_jax._types import ArrayLike
-from pvmincq_jax.baselines._form import (
-    KernelModel,
-    Method,
-    Sample,
-    decision,
-    expand,
-    make_grid,
-    prepare,
-    rbf_kernel,
-    read_params,
-)
+from pvmincq_jax.baselines._form import KernelModel, Method, decision, expand, make_grid, rbf_kernel, read_params
 from pvmincq_jax.baselines.svm import weighted_svc
 from pvmincq_jax.matching.curve import bottleneck_radius
 from pvmincq_jax.matching.graph import space_graph
@@ -63,12 +54,8 @@ class PVSvmModel(NamedTuple):
     radius: np.ndarray
 
 
-GRID = make_grid(
-    PVSvmParams,
-    cost=(0.1, 1.0, 10.0, 100.0),
-    gamma=(0.5, 1.0, 2.0, 4.0, 8.0),
-    radius=(0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1),
-)
+RADII = [tenths / 10 for tenths in range(3, 12)]
+GRID = make_grid(PVSvmParams, cost=(0.1, 1.0, 10.0, 100.0), gamma=(0.5, 1.0, 2.0, 4.0, 8.0), radius=RADII)
 VALIDATION = "rs_pv"
 
 

@@ -6,14 +6,14 @@ each.
 Folds are drawn from the points and the seed alone, so the scores do not depend on the order of the rows.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
 import numpy as np
 
 from pvmincq_jax._samples import check_folds, fold_numbers, prepare
-from pvmincq_jax._types import ArrayLike
-from pvmincq_jax.adaptation.choice import least
+from pvmincq_jax._types import ArrayLike, takes_arguments_of
 
 __all__ = ["cross_validation", "reverse_validation", "rs_pv_validation"]
 
@@ -36,36 +36,58 @@ def _answers(values: np.ndarray) -> np.ndarray:
     return np.where(values >= 0, 1.0, -1.0) if values.ndim == 1 else np.argmax(values, axis=1)
 
 
-def _class_sizes(labels: np.ndarray) -> list[int]:
-    return np.unique(labels, return_counts=True)[1].tolist()
+@dataclass
+class _Trial:
+    """What a validation is told, and the sample in canonical order."""
+
+    fit: Fit
+    decision: Decision
+    source: ArrayLike
+    source_labels: ArrayLike
+    target: ArrayLike
+    grid: Sequence[Any]
+    folds: int = 5
+    seed: int = 0
+    _: KW_ONLY
+    fit_grid: FitGrid | None = None
+
+    def __post_init__(self) -> None:
+        self.sample = prepare(self.source, self.source_labels, self.target)
+
+    def learn(self, source: np.ndarray, labels: np.ndarray, target: np.ndarray, grid: Sequence[Any]) -> Sequence[Any]:
+        """The models of a grid ``[g]``, whose labels are the same ``[m_s]`` or a row for each ``[g, m_s]``."""
+        labels = np.broadcast_to(labels, (len(grid), len(source)))
+        if self.fit_grid is not None:
+            return self.fit_grid(source, labels, target, grid, self.seed)
+        return [self.fit(source, row, target, params, self.seed) for row, params in zip(labels, grid)]
+
+    def splits(self, *sizes: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Which source points are learnt from and which are held out, ``[m_s]`` each, fold by fold."""
+        check_folds(self.folds, *np.unique(self.sample.labels, return_counts=True)[1].tolist(), *sizes)
+        numbers = fold_numbers(self.sample.source, self.sample.labels, self.folds, self.seed)
+        return ((numbers != fold, numbers == fold) for fold in range(self.folds))
+
+    def errors(self, models: Sequence[Any], held: np.ndarray) -> np.ndarray:
+        """Of each model on the source points that were held out ``[g]``."""
+        points, labels = self.sample.source[held], self.sample.labels[held]
+        return np.array([_error(self.decision(model, points), labels) for model in models])
+
+    def cross_errors(self) -> np.ndarray:
+        """The mean error on the fold that was left out ``[g]``."""
+        sample, errors = self.sample, []
+        for rest, held in self.splits():
+            models = self.learn(sample.source[rest], sample.labels[rest], sample.target, self.grid)
+            errors.append(self.errors(models, held))
+        return np.mean(errors, axis=0)
 
 
-def _fit_all(
-    fit: Fit,
-    fit_grid: FitGrid | None,
-    source: np.ndarray,
-    labels: np.ndarray,
-    target: np.ndarray,
-    grid: Sequence[Any],
-    seed: int,
-) -> Sequence[Any]:
-    if fit_grid is not None:
-        return fit_grid(source, labels, target, grid, seed)
-    return [fit(source, row, target, params, seed) for row, params in zip(labels, grid)]
+@dataclass
+class _PVTrial(_Trial):
+    pv_grid: PVGrid | None = field(default=None, kw_only=True)
 
 
-def cross_validation(
-    fit: Fit,
-    decision: Decision,
-    source: ArrayLike,
-    source_labels: ArrayLike,
-    target: ArrayLike,
-    grid: Sequence[Any],
-    folds: int = 5,
-    seed: int = 0,
-    *,
-    fit_grid: FitGrid | None = None,
-) -> np.ndarray:
+@takes_arguments_of(_Trial)
+def cross_validation(trial: _Trial) -> np.ndarray:
     """Plain cross-validation on the source: mean error on the fold that was left out (section 4).
 
     Args:
@@ -87,30 +109,11 @@ def cross_validation(
       >>> cross_validation(svm.fit, svm.decision, source, labels, source, svm.GRID[19:21], 2, 0).shape
       (2,)
     """
-    sample = prepare(source, source_labels, target)
-    check_folds(folds, *_class_sizes(sample.labels))
-    numbers = fold_numbers(sample.source, sample.labels, folds, seed)
-    errors = np.zeros((folds, len(grid)))
-    for fold in range(folds):
-        rest, held = numbers != fold, numbers == fold
-        labels = np.broadcast_to(sample.labels[rest], (len(grid), int(np.sum(rest))))
-        models = _fit_all(fit, fit_grid, sample.source[rest], labels, sample.target, grid, seed)
-        errors[fold] = [_error(decision(model, sample.source[held]), sample.labels[held]) for model in models]
-    return np.mean(errors, axis=0)
+    return trial.cross_errors()
 
 
-def reverse_validation(
-    fit: Fit,
-    decision: Decision,
-    source: ArrayLike,
-    source_labels: ArrayLike,
-    target: ArrayLike,
-    grid: Sequence[Any],
-    folds: int = 5,
-    seed: int = 0,
-    *,
-    fit_grid: FitGrid | None = None,
-) -> np.ndarray:
+@takes_arguments_of(_Trial)
+def reverse_validation(trial: _Trial) -> np.ndarray:
     """Reverse (circular) validation: is what was learnt on the target good enough to find the source's labels again?
 
     For each fold, learn on the other folds of source and target; label the target's other folds with the result; learn
@@ -135,45 +138,26 @@ def reverse_validation(
       >>> reverse_validation(svm.fit, svm.decision, source, labels, source + 0.1, svm.GRID[19:21], 2, 0).shape
       (2,)
     """
-    sample = prepare(source, source_labels, target)
-    check_folds(folds, *_class_sizes(sample.labels), sample.target.shape[0])
-    source_numbers = fold_numbers(sample.source, sample.labels, folds, seed)
-    target_numbers = fold_numbers(sample.target, None, folds, seed)
-    errors = np.zeros((folds, len(grid)))
-    for fold in range(folds):
-        rest, held = source_numbers != fold, source_numbers == fold
-        target_rest = sample.target[target_numbers != fold]
-        labels = np.broadcast_to(sample.labels[rest], (len(grid), int(np.sum(rest))))
-        forward = _fit_all(fit, fit_grid, sample.source[rest], labels, target_rest, grid, seed)
-        values = [decision(model, target_rest) for model in forward]
-        target_labels = np.array([_answers(row) for row in values])
+    sample, errors = trial.sample, []
+    splits = trial.splits(len(sample.target))
+    target_numbers = fold_numbers(sample.target, None, trial.folds, trial.seed)
+    for fold, (rest, held) in enumerate(splits):
+        target = sample.target[target_numbers != fold]
+        forward = trial.learn(sample.source[rest], sample.labels[rest], target, trial.grid)
+        values = [trial.decision(model, target) for model in forward]
         missing = np.array([np.any(np.isnan(row)) for row in values])
-        constant = np.all(target_labels == target_labels[:, :1], axis=1)
-        errors[fold] = np.mean(sample.labels[held] != target_labels[:, :1], axis=1)
-        errors[fold, missing] = 1.0
-        back = np.flatnonzero(~constant & ~missing)
+        target_labels = np.array([_answers(row) for row in values])
+        error = np.where(missing, 1.0, np.mean(sample.labels[held] != target_labels[:, :1], axis=1))
+        back = np.flatnonzero(np.any(target_labels != target_labels[:, :1], axis=1) & ~missing)
         if back.size:
-            points = [grid[int(index)] for index in back]
-            reverse = _fit_all(fit, fit_grid, target_rest, target_labels[back], sample.source[rest], points, seed)
-            errors[fold, back] = [
-                _error(decision(model, sample.source[held]), sample.labels[held]) for model in reverse
-            ]
+            points = [trial.grid[int(index)] for index in back]
+            error[back] = trial.errors(trial.learn(target, target_labels[back], sample.source[rest], points), held)
+        errors.append(error)
     return np.mean(errors, axis=0)
 
 
-def rs_pv_validation(
-    fit: Fit,
-    decision: Decision,
-    source: ArrayLike,
-    source_labels: ArrayLike,
-    target: ArrayLike,
-    grid: Sequence[Any],
-    folds: int = 5,
-    seed: int = 0,
-    *,
-    fit_grid: FitGrid | None = None,
-    pv_grid: PVGrid | None = None,
-) -> np.ndarray:
+@takes_arguments_of(_PVTrial)
+def rs_pv_validation(trial: _PVTrial) -> np.ndarray:
     """The paper's own criterion, R_S + PV (section 3.4): error on the source's left-out fold, plus perturbed variation.
 
     Args:
@@ -189,23 +173,9 @@ def rs_pv_validation(
       >>> rs_pv_validation(pv_svm.fit, pv_svm.decision, source, labels, source + 0.1, pv_svm.GRID[7:9], 2, 0).shape
       (2,)
     """
-    risks = cross_validation(fit, decision, source, source_labels, target, grid, folds, seed, fit_grid=fit_grid)
-    sample = prepare(source, source_labels, target)
-    labels = np.broadcast_to(sample.labels, (len(grid), len(sample.labels)))
-    if pv_grid is not None:
-        return risks + pv_grid(sample.source, labels, sample.target, grid, seed)
-    models = _fit_all(fit, fit_grid, sample.source, labels, sample.target, grid, seed)
-    return risks + np.array([float(model.pv) for model in models])
-
-
-def first_best(scores: ArrayLike) -> int:
-    """The index of the least score; among equals, up to rounding, the first.
-
-    Grids are listed from the smoothest model to the most flexible, so ties go to the smoothest. Scores ``[g]`` that are
-    NaN or infinite are never chosen.
-
-    Example:
-      >>> first_best(np.array([0.3, 0.1 + 1e-16, 0.1]))
-      1
-    """
-    return int(least(np.asarray(scores, dtype=float))[0, 0])
+    risks, grid = trial.cross_errors(), trial.grid
+    source, labels, target, _ = trial.sample
+    labels = np.broadcast_to(labels, (len(grid), len(labels)))
+    if trial.pv_grid is not None:
+        return risks + trial.pv_grid(source, labels, target, grid, trial.seed)
+    return risks + np.array([float(model.pv) for model in trial.learn(source, labels, target, grid)])

@@ -72,6 +72,12 @@ def weighted_svc(kernel: np.ndarray, labels: np.ndarray, costs: np.ndarray) -> t
     return weights, float(machine.intercept_[0])
 
 
+def largest_rows(scores: np.ndarray, candidates: np.ndarray, count: int) -> np.ndarray:
+    """Of the candidates ``[m]``, bool, the `count` rows of the largest scores, from the largest on."""
+    rows = np.flatnonzero(candidates)
+    return rows[np.argsort(-scores[rows], kind="stable")[:count]]
+
+
 def _train(sample: Sample, points: np.ndarray, kernel: np.ndarray, params: SvmParams) -> KernelModel:
     """The machine of the source's kernel matrix."""
     return expand(points, params.gamma, *weighted_svc(kernel, sample.labels, np.full(len(points), float(params.cost))))

@@ -25,7 +25,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pvmincq_jax.baselines._form import KernelModel, Method, Sample, decision, expand, make_grid, on_kernels
-from pvmincq_jax.baselines.svm import TOLERANCE, weighted_svc
+from pvmincq_jax.baselines.svm import TOLERANCE, SvmParams, largest_rows, weighted_svc
 
 __all__ = ["GRID", "VALIDATION", "TsvmModel", "TsvmParams", "decision", "fit", "fit_grid"]
 
@@ -37,16 +37,13 @@ _GAIN = 10 * TOLERANCE
 _MOST_TRAININGS = 1000
 
 
-class TsvmParams(NamedTuple):
+class TsvmParams(SvmParams):
     """Parameters of the TSVM.
 
     Attributes:
       gamma: of the Gaussian kernel.
       cost: C, of a unit of slack on the source, and in the end on the target.
     """
-
-    gamma: float
-    cost: float
 
 
 class TsvmModel(NamedTuple):
@@ -73,10 +70,8 @@ VALIDATION = "cross"
 
 def _swaps(labels: np.ndarray, slacks: np.ndarray) -> np.ndarray:
     """The rows to flip: disjoint pairs of a positive and a negative point with both slacks > 0 and a sum > 2."""
-    positive, negative = np.flatnonzero(labels > 0), np.flatnonzero(labels < 0)
-    positive = positive[np.argsort(-slacks[positive], kind="stable")]
-    negative = negative[np.argsort(-slacks[negative], kind="stable")]
-    length = min(positive.size, negative.size, PAIRS)
+    positive, negative = (largest_rows(slacks, side, PAIRS) for side in (labels > 0, labels < 0))
+    length = min(positive.size, negative.size)
     positive, negative = positive[:length], negative[:length]
     good = (slacks[positive] > 0) & (slacks[negative] > 0) & (slacks[positive] + slacks[negative] > 2 + _GAIN)
     return np.concatenate([positive[good], negative[good]])
@@ -97,27 +92,23 @@ def _anneal(sample: Sample, points: np.ndarray, kernel: np.ndarray, params: Tsvm
     labels[m_s:] = -1.0
     labels[m_s + np.argsort(-at_target, kind="stable")[:positives]] = 1.0
 
-    negative_cost = min(FIRST_COST, cost)
-    positive_cost = min(FIRST_COST * positives / (m_t - positives), cost)
-    levels, objectives, counts = [], [], []
+    first_costs, trained = FIRST_COST * np.array([1, positives / (m_t - positives)]), []
     for level in itertools.count():
+        negative_cost, positive_cost = np.minimum(first_costs * 2.0**level, cost)
         for _ in range(_MOST_TRAININGS):
             costs[m_s:] = np.where(labels[m_s:] > 0, positive_cost, negative_cost)
             weights, bias = weighted_svc(kernel, labels, costs)
             product = kernel @ weights
             slacks = np.maximum(0.0, 1 - labels * (product + bias))
-            levels.append(level)
-            objectives.append(weights @ product / 2 + costs @ slacks)
-            counts.append(np.sum(labels[m_s:] > 0))
+            trained.append((level, weights @ product / 2 + costs @ slacks, np.sum(labels[m_s:] > 0)))
             flips = _swaps(labels[m_s:], slacks[m_s:])
             if not flips.size:
                 break
             labels[m_s + flips] *= -1
         if negative_cost >= cost and positive_cost >= cost:
             break
-        negative_cost, positive_cost = min(2 * negative_cost, cost), min(2 * positive_cost, cost)
     machine, target_labels = expand(points, params.gamma, weights, bias), sample.as_given(labels[m_s:])
-    return TsvmModel(machine, target_labels, np.array(levels), np.array(objectives), np.array(counts))
+    return TsvmModel(machine, target_labels, *map(np.array, zip(*trained)))
 
 
 _METHOD = Method(TsvmParams, on_kernels(_anneal))

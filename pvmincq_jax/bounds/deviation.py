@@ -13,19 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pvmincq_jax._checks import (
-    check_finite,
-    check_length,
-    check_not_negative,
-    check_points,
-    check_positive,
-    check_rank,
-    check_rows,
-    check_same_dimension,
-    check_sample_weights,
-    check_samples,
-    is_traced,
-)
+from pvmincq_jax import _checks
 from pvmincq_jax._types import Array, ArrayLike
 from pvmincq_jax.matching.points import MatchedSpread
 from pvmincq_jax.voting.cbound import expectation, vote_margin
@@ -36,7 +24,6 @@ __all__ = [
     "disagreement_deviation_bound",
     "disagreement_deviation_terms",
     "eps_h",
-    "eps_h_of_radius",
     "eps_h_within",
     "gibbs_deviation_bound",
     "moved_disagreement_bound",
@@ -62,14 +49,12 @@ def eps_h(source_votes: ArrayLike, target_votes: ArrayLike, pair_weights: ArrayL
       >>> print(eps_h(np.array([[0.5, 1.0], [0.0, 0.0]]), np.array([[0.25, 0.5], [1.0, 0.0]]), np.array([1.0, 0.0])))
       0.5
     """
-    check_points("target_votes", target_votes)
-    check_rows("source_votes", source_votes, target_votes)
-    check_same_dimension("source_votes", source_votes, "target_votes", target_votes, "voters")
-    difference = jnp.abs(jnp.asarray(source_votes) - jnp.asarray(target_votes))
-    if pair_weights is None:
-        return jnp.max(difference)
-    check_sample_weights("pair_weights", pair_weights, np.shape(source_votes)[0])
-    return jnp.max(jnp.where(jnp.asarray(pair_weights)[:, None] > 0, difference, 0.0))
+    _checks.check_points("target_votes", target_votes)
+    _checks.check_rows("source_votes", source_votes, target_votes)
+    _checks.check_same_dimension("source_votes", source_votes, "target_votes", target_votes, "voters")
+    _checks.check_sample_weights("pair_weights", pair_weights, np.shape(source_votes)[0])
+    counted = True if pair_weights is None else jnp.asarray(pair_weights)[:, None] > 0
+    return jnp.max(jnp.where(counted, jnp.abs(jnp.asarray(source_votes) - jnp.asarray(target_votes)), 0.0))
 
 
 def eps_h_within(
@@ -91,13 +76,13 @@ def eps_h_within(
       >>> print(eps_h_within(points, points + 1, np.array([[0.25], [1.0]]), np.array([[0.5], [0.5]]), 1.0))
       0.5
     """
-    check_samples(source, target)
-    check_rows("source_votes", source_votes, source)
-    check_rows("target_votes", target_votes, target)
-    check_same_dimension("source_votes", source_votes, "target_votes", target_votes, "voters")
-    check_positive("radius", radius)
+    _checks.check_samples(source, target)
+    _checks.check_rows("source_votes", source_votes, source)
+    _checks.check_rows("target_votes", target_votes, target)
+    _checks.check_same_dimension("source_votes", source_votes, "target_votes", target_votes, "voters")
+    _checks.check_positive("radius", radius)
     largest, nearest = _largest_within(*map(jnp.asarray, (source, target, source_votes, target_votes, radius)))
-    if not is_traced(nearest, radius) and nearest > radius:
+    if not _checks.is_traced(nearest, radius) and nearest > radius:
         raise ValueError(f"radius must reach from some source to some target point; it is {radius}, below {nearest:g}")
     return jnp.where(nearest <= radius, largest, jnp.nan)
 
@@ -108,19 +93,23 @@ def _largest_within(
 ) -> tuple[Array, Array]:
     """The largest move of a voter within the radius, and the smallest distance."""
 
-    # Without the checkpoint, the scan would keep every row's [m_t, n] moves for the backward pass.
+    # Without the checkpoint, every row's [m_t, n] moves would be kept for the backward pass.
     @jax.checkpoint
-    def row(carry: tuple[Array, Array], point: tuple[Array, Array]) -> tuple[tuple[Array, Array], None]:
-        largest, nearest = carry
+    def row(point: tuple[Array, Array]) -> tuple[Array, Array]:
         x, votes = point
         # A root's derivative at 0 is infinite, and which points are near has no derivative that counts.
         distance = jnp.sqrt(jnp.sum(jax.lax.stop_gradient(x - target) ** 2, axis=-1))
         move = jnp.where((distance <= radius)[:, None], jnp.abs(votes - target_votes), 0.0)
-        return (jnp.maximum(largest, jnp.max(move)), jnp.minimum(nearest, jnp.min(distance))), None
+        return jnp.max(move), jnp.min(distance)
 
-    dtypes = jnp.result_type(source_votes, target_votes), jnp.result_type(source, target, float)
-    start = jnp.zeros((), dtypes[0]), jnp.full((), jnp.inf, dtypes[1])
-    return jax.lax.scan(row, start, (source, source_votes))[0]
+    moves, distances = jax.lax.map(row, (source, source_votes))
+    return jnp.max(moves), jnp.min(distances)
+
+
+def _sizes(weights: ArrayLike) -> Array:
+    _checks.check_rank("weights", weights, 1)
+    _checks.check_finite("weights", weights)
+    return jnp.abs(jnp.asarray(weights))
 
 
 def gibbs_deviation_bound(eps_h: ArrayLike, weights: ArrayLike | None = None) -> Array:
@@ -136,13 +125,8 @@ def gibbs_deviation_bound(eps_h: ArrayLike, weights: ArrayLike | None = None) ->
       >>> print(gibbs_deviation_bound(0.5), gibbs_deviation_bound(0.5, np.array([2.0, -1.0])))
       0.25 0.75
     """
-    check_not_negative("eps_h", eps_h)
-    half = jnp.asarray(eps_h) / 2
-    if weights is None:
-        return half
-    check_rank("weights", weights, 1)
-    check_finite("weights", weights)
-    return half * jnp.sum(jnp.abs(jnp.asarray(weights)))
+    _checks.check_not_negative("eps_h", eps_h)
+    return jnp.asarray(eps_h) / 2 * (1 if weights is None else jnp.sum(_sizes(weights)))
 
 
 class DisagreementDeviation(NamedTuple):
@@ -186,14 +170,10 @@ def disagreement_deviation_terms(
       >>> print(terms.value, terms.sharp, terms.printed, terms.holds)
       8.0 8.0 6.0 False
     """
-    check_not_negative("eps_h", eps_h)
-    check_rank("target_votes", target_votes, 2)
-    check_finite("target_votes", target_votes)
-    check_finite("weights", weights)
-    check_sample_weights("sample_weights", sample_weights, np.shape(target_votes)[0])
+    _checks.check_not_negative("eps_h", eps_h)
+    _checks.check_points("target_votes", target_votes)
     size = expectation(jnp.abs(vote_margin(target_votes, weights)), sample_weights)
-    eps = jnp.asarray(eps_h)
-    total = jnp.sum(jnp.abs(jnp.asarray(weights)))
+    eps, total = jnp.asarray(eps_h), jnp.sum(_sizes(weights))
     move = eps * total
     # Continuous where the precondition ends: sums of sizes below 1 are taken for 1, as in the paper.
     most = eps * jnp.maximum(total, 1.0)
@@ -244,6 +224,9 @@ def rbf_smoothness(gamma: ArrayLike, weights: ArrayLike | None = None) -> Smooth
     r = (2 gamma)^(-1/2). Its second derivative is -2 gamma exp(-gamma r^2) across and
     (4 gamma^2 r^2 - 2 gamma) exp(-gamma r^2) along the radius; both are largest in size at the centre.
 
+    Without weights, eps_H of definition 4 is at most L times the radius, before any data are seen: for the pairs of a
+    matching, and for a point and the mean of its matches, which lies within the radius too.
+
     Args:
       gamma: above 0: a scalar, or ``[n]``.
       weights: ``[n]``, or None for one voter, or any weights whose sizes sum to at most 1.
@@ -255,7 +238,7 @@ def rbf_smoothness(gamma: ArrayLike, weights: ArrayLike | None = None) -> Smooth
       >>> print(f"{smooth.lipschitz:.4f} {smooth.curvature:.1f}")
       1.2131 4.0
     """
-    check_positive("gamma", gamma)
+    _checks.check_positive("gamma", gamma)
     if np.ndim(gamma) > 1:
         raise ValueError(f"gamma must be a scalar or have one entry per voter; its shape is {np.shape(gamma)}")
     gamma = jnp.asarray(gamma, jnp.result_type(gamma, float))
@@ -263,31 +246,10 @@ def rbf_smoothness(gamma: ArrayLike, weights: ArrayLike | None = None) -> Smooth
     if weights is None:
         # The steepest voter stands for any mixture of them.
         return Smoothness(jnp.max(lipschitz), jnp.max(curvature))
-    check_rank("weights", weights, 1)
-    check_finite("weights", weights)
+    sizes = _sizes(weights)
     if np.ndim(gamma) == 1:
-        check_length("gamma", gamma, np.shape(weights)[0], "voter")
-    sizes = jnp.abs(jnp.asarray(weights))
+        _checks.check_length("gamma", gamma, len(sizes), "voter")
     return Smoothness(jnp.sum(sizes * lipschitz), jnp.sum(sizes * curvature))
-
-
-def eps_h_of_radius(radius: ArrayLike, lipschitz: ArrayLike) -> Array:
-    """A bound on eps_H at a radius, before any data: no Lipschitz voter moves farther than this between two points.
-
-    eps_H <= L radius, with eps_H of definition 4. A moved point is a mean of points within the radius of the original,
-    hence within it too, and the bound covers pairs of original and moved points as well as those of the matching.
-
-    Args: radius above 0, and lipschitz of every voter, e.g. that of `rbf_smoothness` without weights.
-
-    Returns: a scalar.
-
-    Example:
-      >>> print(f"{eps_h_of_radius(0.5, rbf_smoothness(2.0).lipschitz):.4f}")
-      0.6065
-    """
-    check_positive("radius", radius)
-    check_not_negative("lipschitz", lipschitz)
-    return jnp.asarray(radius) * jnp.asarray(lipschitz)
 
 
 def moved_vote_bound(spread: MatchedSpread, smoothness: Smoothness) -> Array:
@@ -359,6 +321,6 @@ def moved_disagreement_bound(
       0.75
     """
     margin = vote_margin(moved_votes, weights)
-    check_length("moved_votes", margin, spread.weights.shape[0], "source point")
+    _checks.check_length("moved_votes", margin, spread.weights.shape[0], "source point")
     spent = _scaled(jnp.asarray(smoothness.lipschitz) ** 2, spread.variance)
     return expectation(2 * jnp.abs(margin) * moved_vote_bound(spread, smoothness) + spent, spread.weights)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from pvmincq_jax._checks import check_labels, check_length, check_rank, check_same_dimension, check_sample_weights
+from pvmincq_jax._checks import check_labels, check_rank, check_same_dimension, check_sample_weights
 from pvmincq_jax._types import Array, ArrayLike
 from pvmincq_jax.voting.cbound import c_bound, domain_disagreement, expectation, expected_disagreement, gibbs_risk
 
@@ -93,9 +93,9 @@ def theorem1(
     """
     check_rank("source_votes", source_votes, 2)
     check_rank("target_votes", target_votes, 2)
-    check_length("weights", weights, np.shape(source_votes)[1], "voter")
     check_same_dimension("source_votes", source_votes, "target_votes", target_votes, "voters")
     check_labels("source_labels", source_labels, np.shape(source_votes)[0], soft=True)
+    counted = {"source_sample_weights": source_sample_weights, "target_sample_weights": target_sample_weights}
     check_sample_weights("source_sample_weights", source_sample_weights, np.shape(source_votes)[0])
     check_sample_weights("target_sample_weights", target_sample_weights, np.shape(target_votes)[0])
     gap = None
@@ -104,17 +104,8 @@ def theorem1(
         target_error = joint_error(target_votes, target_labels, weights, sample_weights=target_sample_weights)
         source_error = joint_error(source_votes, source_labels, weights, sample_weights=source_sample_weights)
         gap = jnp.abs(target_error - source_error)
-    return Theorem1(
-        gibbs_risk(source_votes, source_labels, weights, sample_weights=source_sample_weights),
-        domain_disagreement(
-            source_votes,
-            target_votes,
-            weights,
-            source_sample_weights=source_sample_weights,
-            target_sample_weights=target_sample_weights,
-        ),
-        gap,
-    )
+    risk = gibbs_risk(source_votes, source_labels, weights, sample_weights=source_sample_weights)
+    return Theorem1(risk, domain_disagreement(source_votes, target_votes, weights, **counted), gap)
 
 
 def self_label_gap(
@@ -138,16 +129,12 @@ def self_label_gap(
       >>> print(self_label_gap(-labels, labels), self_label_gap(-labels, labels, as_printed=True))
       1.0 0.0
     """
-    check_rank("labels", labels, 1)
-    check_labels("labels", labels, np.shape(labels)[0], soft=True)
-    check_labels("self_labels", self_labels, np.shape(labels)[0], soft=True, sample_weights=sample_weights)
-    check_sample_weights("sample_weights", sample_weights, np.shape(labels)[0])
+    check_labels("labels", labels, np.size(labels), soft=True)
+    check_labels("self_labels", self_labels, np.size(labels), soft=True, sample_weights=sample_weights)
     difference = (jnp.asarray(labels) - jnp.asarray(self_labels)) / 2
-    return (
-        jnp.abs(expectation(difference, sample_weights))
-        if as_printed
-        else expectation(jnp.abs(difference), sample_weights)
-    )
+    if as_printed:
+        return jnp.abs(expectation(difference, sample_weights))
+    return expectation(jnp.abs(difference), sample_weights)
 
 
 def corollary1(

@@ -16,22 +16,24 @@ from pvmincq_jax._types import Array, ArrayLike
 __all__ = ["binary_kl", "kl_inverse_lower", "kl_inverse_upper", "pac_bayes_xi"]
 
 
-def floating(*values: ArrayLike) -> tuple[Array, ...]:
+def floats(*values: ArrayLike) -> tuple[Array, ...]:
     """The values in one floating dtype: theirs, or the default one for integers and Python numbers."""
     dtype = jnp.result_type(*values, float)
     return tuple(jnp.asarray(value, dtype) for value in values)
 
 
-def check_between(name: str, value: ArrayLike, low: float, high: float, *, open_ends: bool = False) -> None:
-    """A concrete value in [low, high], or in (low, high)."""
-    check_finite(name, value)
-    if is_traced(value):
-        return
-    array = np.asarray(value)
-    inside = (array > low) & (array < high) if open_ends else (array >= low) & (array <= high)
-    if not np.all(inside):
-        interval = f"({low:g}, {high:g})" if open_ends else f"[{low:g}, {high:g}]"
-        raise ValueError(f"{name} must lie in {interval}; it holds {value}")
+def within(low: float, high: float, *, open_ends: bool = False, **values: ArrayLike) -> Array:
+    """Whether traced values lie in [low, high], or in (low, high), elementwise; a ValueError for others that do not."""
+    inside: Any = True
+    for name, value in values.items():
+        check_finite(name, value)
+        array = value if is_traced(value) else np.asarray(value)
+        allowed = (array > low) & (array < high) if open_ends else (array >= low) & (array <= high)
+        if not is_traced(value) and not np.all(allowed):
+            interval = f"({low:g}, {high:g})" if open_ends else f"[{low:g}, {high:g}]"
+            raise ValueError(f"{name} must lie in {interval}; it holds {value}")
+        inside = inside & allowed
+    return inside
 
 
 def known(inside: Array, value: Array) -> Array:
@@ -56,10 +58,7 @@ def binary_kl(q: ArrayLike, p: ArrayLike) -> Array:
       >>> print(*(f"{kl:.4f}" for kl in binary_kl(0.5, np.array([0.5, 0.25, 1.0]))))
       0.0000 0.1438 inf
     """
-    check_between("q", q, 0, 1)
-    check_between("p", p, 0, 1)
-    q, p = floating(q, p)
-    return known((q >= 0) & (q <= 1) & (p >= 0) & (p <= 1), _binary_kl(q, p))
+    return known(within(0, 1, q=q, p=p), _binary_kl(*floats(q, p)))
 
 
 def _binary_kl(q: Array, p: Array) -> Array:
@@ -101,10 +100,8 @@ def kl_inverse_upper(q: ArrayLike, budget: ArrayLike) -> Array:
       >>> print(*(f"{p:.4f}" for p in kl_inverse_upper(np.array([0.0, 0.2, 1.0]), 0.1)))
       0.0952 0.4100 1.0000
     """
-    check_between("q", q, 0, 1)
-    check_between("budget", budget, 0, np.inf)
-    q, budget = jnp.broadcast_arrays(*floating(q, budget))
-    return known((q >= 0) & (q <= 1) & (budget >= 0), _kl_inverse(q, budget))
+    inside = within(0, 1, q=q) & within(0, np.inf, budget=budget)
+    return known(inside, _kl_inverse(*jnp.broadcast_arrays(*floats(q, budget))))
 
 
 def kl_inverse_lower(q: ArrayLike, budget: ArrayLike) -> Array:
@@ -120,8 +117,8 @@ def kl_inverse_lower(q: ArrayLike, budget: ArrayLike) -> Array:
       >>> print(*(f"{p:.4f}" for p in kl_inverse_lower(np.array([0.0, 0.2, 1.0]), 0.1)))
       0.0000 0.0650 0.9048
     """
-    check_between("q", q, 0, 1)
-    q, budget = floating(q, budget)
+    within(0, 1, q=q)
+    q, budget = floats(q, budget)
     return 1 - kl_inverse_upper(1 - q, budget)
 
 
@@ -143,15 +140,15 @@ def pac_bayes_xi(m: ArrayLike) -> Array:
       >>> print(*(f"{xi:.3f}" for xi in pac_bayes_xi(np.array([1, 2, 1000]))))
       2.000 2.500 40.303
     """
-    check_between("m", m, 1, np.inf)
-    (m,) = floating(m)
+    inside = within(1, np.inf, m=m)
+    (m,) = floats(m)
     index = jnp.arange(64, dtype=m.dtype)
     few = jnp.minimum(m, 64.0)[..., None]
     exact = 1 + jnp.sum(jnp.cumprod(jnp.maximum(1 - index / few, 0.0), axis=-1), axis=-1)
     many = jnp.maximum(m, 64.0)
     half_powers = 1 + 1 / (12 * many) + 1 / (288 * many**2) - 139 / (51840 * many**3)
     expansion = jnp.sqrt(jnp.pi * many / 2) * half_powers + 2 / 3 - 4 / (135 * many) + 8 / (2835 * many**2)
-    return known(m >= 1, jnp.where(m <= 64, exact, expansion))
+    return known(inside, jnp.where(m <= 64, exact, expansion))
 
 
 def _halved(steps: int, low: Array, high: Array, is_low: Any) -> tuple[Array, Array]:
@@ -196,7 +193,6 @@ def _kl_inverse_jvp(primals: tuple[Array, Array], tangents: tuple[Array, Array])
     return p, by_q * q_dot + by_budget * budget_dot
 
 
-@jax.custom_jvp
 def worst_c_bound(disagreement: Array, joint_error: Array, budget: Array) -> Array:
     """The largest C-bound of a pair within the budget of the sample's; 1 if one reaches a Gibbs risk of 1/2.
 
@@ -218,16 +214,6 @@ def worst_c_bound(disagreement: Array, joint_error: Array, budget: Array) -> Arr
     nu > nu - 4, in d_S at a fixed Gibbs risk by (nu - 2 + 2a)^2 > nu (nu - 4).
     """
     return _worst_pair(disagreement, joint_error, budget)[0]
-
-
-@worst_c_bound.defjvp
-def _worst_c_bound_jvp(primals: tuple[Array, ...], tangents: tuple[Array, ...]) -> tuple[Array, Array]:
-    disagreement_dot, joint_dot, budget_dot = tangents
-    value, slope, (w_d, w_e, w_0), scale = _worst_pair(*primals)
-    # log(p_S,i / p_i) up to a constant, which the tangents' sum of 0 cancels.
-    spent = (jnp.log(w_d) - jnp.log(w_0)) * disagreement_dot + (jnp.log(w_e) - jnp.log(w_0)) * joint_dot
-    rate = jnp.where(value < 1, slope * scale, 0.0)
-    return value, rate * (budget_dot - spent)
 
 
 @jax.custom_jvp
@@ -280,7 +266,12 @@ def _worst_pair(
 
 @_worst_pair.defjvp
 def _worst_pair_jvp(primals: tuple[Array, ...], tangents: tuple[Array, ...]) -> tuple[Any, Any]:
-    # Halving has no derivative; a NaN says so where a zero would lie.
-    out = _worst_pair(*primals)
+    disagreement_dot, joint_dot, budget_dot = tangents
+    out = value, slope, (w_d, w_e, w_0), scale = _worst_pair(*primals)
+    # log(p_S,i / p_i) up to a constant, which the tangents' sum of 0 cancels.
+    spent = (jnp.log(w_d) - jnp.log(w_0)) * disagreement_dot + (jnp.log(w_e) - jnp.log(w_0)) * joint_dot
+    rate = jnp.where(value < 1, slope * scale, 0.0)
+    # Of the rest, halving has no derivative, nor has the value a second one; a NaN says so where a zero would lie.
     unknown = sum(tangents) * jnp.nan
-    return out, jax.tree.map(lambda leaf: jnp.broadcast_to(unknown, leaf.shape), out)
+    others = jax.tree.map(lambda leaf: jnp.broadcast_to(unknown, leaf.shape), out[1:])
+    return out, (rate * (budget_dot - spent), *others)

@@ -26,17 +26,9 @@ from typing import NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from pvmincq_jax._checks import check_finite, is_traced
-from pvmincq_jax._types import Array, ArrayLike
-from pvmincq_jax.bounds.kl import (
-    check_between,
-    floating,
-    kl_inverse_lower,
-    kl_inverse_upper,
-    known,
-    pac_bayes_xi,
-    worst_c_bound,
-)
+from pvmincq_jax._checks import is_traced
+from pvmincq_jax._types import Array, ArrayLike, takes_arguments_of
+from pvmincq_jax.bounds.kl import floats, kl_inverse_lower, kl_inverse_upper, known, pac_bayes_xi, within, worst_c_bound
 
 __all__ = [
     "c_bound_mcallester",
@@ -45,7 +37,6 @@ __all__ = [
     "disagreement_bound",
     "pac_bayes_disagreement",
     "pac_bayes_gibbs_risk",
-    "pac_bayes_joint_error",
     "pac_bound_0",
     "pac_bound_1",
     "pac_bound_2",
@@ -72,46 +63,58 @@ class _Sample(NamedTuple):
     def joint_error(self) -> Array:
         return jnp.maximum(self.risk - self.disagreement / 2, 0.0)
 
-    def budget(self, voters: int, delta: Array, m: Array) -> Array:
-        """(voters KL + log(2 sqrt(m) / delta)) / m: the right side for rates of one voter, or of two drawn from Q."""
-        return (voters * self.kl + jnp.log(2 * jnp.sqrt(m) / delta)) / m
+    def budget(self, voters: int, factor: int = 2, m: Array | None = None) -> Array:
+        """(voters KL + log(factor sqrt(m) / delta)) / m: the right side for rates of one voter, or of two drawn from Q.
+
+        The factor is 2, or 4 where two rates are bounded with delta / 2 each.
+        """
+        m = self.m if m is None else m
+        return (voters * self.kl + jnp.log(factor * jnp.sqrt(m) / self.delta)) / m
+
+    def joint_and_risks(self) -> tuple[Array, Array, Array]:
+        """e*, r_* and r*: with probability 1 - delta all three hold, as one kl inequality bounds r from both sides."""
+        joint, budget = kl_inverse_upper(self.joint_error, self.budget(2, 4)), self.budget(1, 4)
+        return joint, kl_inverse_lower(self.risk, budget), kl_inverse_upper(self.risk, budget)
 
 
-def _read(
+def _two_samples(
     gibbs_risk: ArrayLike,
     disagreement: ArrayLike,
     m: ArrayLike,
     kl: ArrayLike,
-    delta: ArrayLike,
+    delta: ArrayLike = 0.05,
+    *,
     disagreement_m: ArrayLike | None = None,
 ) -> _Sample:
     """Of one sample, risk and disagreement must be those of one vote: its margin's variance is not negative."""
-    check_between("gibbs_risk", gibbs_risk, 0, 1)
-    check_between("disagreement", disagreement, 0, 0.5)
-    check_between("m", m, 1, np.inf)
-    check_between("kl", kl, 0, np.inf)
-    check_between("delta", delta, 0, 1, open_ends=True)
     one_sample = disagreement_m is None
     disagreement_m = m if disagreement_m is None else disagreement_m
-    check_between("disagreement_m", disagreement_m, 1, np.inf)
-    if one_sample and not is_traced(gibbs_risk, disagreement):
-        r = np.asarray(gibbs_risk)
-        if np.any(np.asarray(disagreement) > 2 * r * (1 - r) + _ROUNDING):
-            raise ValueError(
-                f"disagreement must be at most 2 r (1 - r) for a Gibbs risk of r: no vote has risk {gibbs_risk} and "
-                f"disagreement {disagreement}"
-            )
-    values = floating(gibbs_risk, disagreement, m, kl, delta, disagreement_m)
-    risk, d, m, kl, delta, disagreement_m = jnp.broadcast_arrays(*values)
-    most = 2 * risk * (1 - risk) + _ROUNDING if one_sample else 0.5
-    inside = (risk >= 0) & (risk <= 1) & (d >= 0) & (d <= most) & (m >= 1) & (disagreement_m >= 1)
-    return _Sample(risk, d, m, kl, delta, disagreement_m, inside & (kl >= 0) & (delta > 0) & (delta < 1))
+    inside = within(0, 1, gibbs_risk=gibbs_risk) & within(0, 0.5, disagreement=disagreement)
+    inside &= within(1, np.inf, m=m, disagreement_m=disagreement_m) & within(0, np.inf, kl=kl)
+    inside &= within(0, 1, open_ends=True, delta=delta)
+    risk = gibbs_risk if is_traced(gibbs_risk) else np.asarray(gibbs_risk)
+    possible = (disagreement <= 2 * risk * (1 - risk) + _ROUNDING) | (not one_sample)
+    if not is_traced(possible) and not np.all(possible):
+        raise ValueError(
+            f"disagreement must be at most 2 r (1 - r) for a Gibbs risk of r: no vote has risk {gibbs_risk} and "
+            f"disagreement {disagreement}"
+        )
+    values = floats(gibbs_risk, disagreement, m, kl, delta, disagreement_m)
+    return _Sample(*jnp.broadcast_arrays(*values, inside & possible))
+
+
+def _one_sample(
+    gibbs_risk: ArrayLike, disagreement: ArrayLike, m: ArrayLike, kl: ArrayLike, delta: ArrayLike = 0.05
+) -> _Sample:
+    return _two_samples(gibbs_risk, disagreement, m, kl, delta)
 
 
 def pac_bayes_gibbs_risk(gibbs_risk: ArrayLike, m: ArrayLike, kl: ArrayLike, delta: ArrayLike = 0.05) -> Array:
     """Upper bound on the true Gibbs risk r, from its value on the sample r_S. Not in the paper.
 
     kl(r_S || r) <= (KL(Q || P) + log(xi(m) / delta)) / m.
+
+    The same holds for the joint error, with 2 KL(Q || P) for KL(Q || P), as two voters are drawn from Q.
 
     Args: gibbs_risk in [0, 1], m, kl and delta, as at the top of this module.
 
@@ -121,7 +124,7 @@ def pac_bayes_gibbs_risk(gibbs_risk: ArrayLike, m: ArrayLike, kl: ArrayLike, del
       >>> print(f"{pac_bayes_gibbs_risk(0.2, 1000, 2.0):.4f}")
       0.2560
     """
-    sample = _read(gibbs_risk, 0.0, m, kl, delta)
+    sample = _one_sample(gibbs_risk, 0.0, m, kl, delta)
     budget = (sample.kl + jnp.log(pac_bayes_xi(sample.m) / sample.delta)) / sample.m
     return known(sample.inside, kl_inverse_upper(sample.risk, budget))
 
@@ -140,27 +143,9 @@ def pac_bayes_disagreement(disagreement: ArrayLike, m: ArrayLike, kl: ArrayLike,
       >>> print(f"{pac_bayes_disagreement(0.3, 1000, 2.0):.4f}")
       0.2361
     """
-    sample = _read(0.5, disagreement, m, kl, delta)
+    sample = _one_sample(0.5, disagreement, m, kl, delta)
     budget = (2 * sample.kl + jnp.log(pac_bayes_xi(sample.m) / sample.delta)) / sample.m
     return known(sample.inside, kl_inverse_lower(sample.disagreement, budget))
-
-
-def pac_bayes_joint_error(joint_error: ArrayLike, m: ArrayLike, kl: ArrayLike, delta: ArrayLike = 0.05) -> Array:
-    """Upper bound on the true joint error e, how often two voters of Q err together, from its value on the sample e_S.
-
-    kl(e_S || e) <= (2 KL(Q || P) + log(xi(m) / delta)) / m, where e = R(G_Q) - d_Q / 2. Not in the paper.
-
-    Args: joint_error in [0, 1], m, kl and delta, as at the top of this module.
-
-    Returns: a probability; increasing in the joint error and in kl, decreasing in m and in delta.
-
-    Example:
-      >>> print(f"{pac_bayes_joint_error(0.1, 1000, 2.0):.4f}")
-      0.1495
-    """
-    check_between("joint_error", joint_error, 0, 1)
-    # A rate of pairs of voters, whose divergence is 2 KL.
-    return pac_bayes_gibbs_risk(joint_error, m, 2 * jnp.asarray(kl), delta)
 
 
 def pac_bound_0(gibbs_risk: ArrayLike, m: ArrayLike, kl: ArrayLike, delta: ArrayLike = 0.05) -> Array:
@@ -188,15 +173,8 @@ def _c_bound(risk: Array, disagreement: Array) -> Array:
     return jnp.where(risk < 0.5, jnp.maximum(bound, 0.0), jnp.where(jnp.isnan(risk + disagreement), jnp.nan, 1.0))
 
 
-def pac_bound_1(
-    gibbs_risk: ArrayLike,
-    disagreement: ArrayLike,
-    m: ArrayLike,
-    kl: ArrayLike,
-    delta: ArrayLike = 0.05,
-    *,
-    disagreement_m: ArrayLike | None = None,
-) -> Array:
+@takes_arguments_of(_two_samples)
+def pac_bound_1(sample: _Sample) -> Array:
     """PAC-Bound 1: the C-bound (theorem 2) on the worst Gibbs risk and disagreement, each bounded with delta / 2.
 
     R(B_Q) <= 1 - (1 - 2 min(1/2, r))^2 / (1 - 2 d), with r from `pac_bayes_gibbs_risk` and d from
@@ -211,15 +189,13 @@ def pac_bound_1(
       >>> print(f"{pac_bound_1(0.2, 0.3, 1000, 2.0):.4f}")
       0.5605
     """
-    sample = _read(gibbs_risk, disagreement, m, kl, delta, disagreement_m)
     risk = pac_bayes_gibbs_risk(sample.risk, sample.m, sample.kl, sample.delta / 2)
     lowest = pac_bayes_disagreement(sample.disagreement, sample.disagreement_m, sample.kl, sample.delta / 2)
     return known(sample.inside, _c_bound(risk, lowest))
 
 
-def pac_bound_2(
-    gibbs_risk: ArrayLike, disagreement: ArrayLike, m: ArrayLike, kl: ArrayLike, delta: ArrayLike = 0.05
-) -> Array:
+@takes_arguments_of(_one_sample)
+def pac_bound_2(sample: _Sample) -> Array:
     """PAC-Bound 2: the worst C-bound (theorem 2) over disagreement d and joint error e, bounded together.
 
     R(B_Q) <= sup 1 - (1 - 2e - d)^2 / (1 - 2d), over all (d, e) of a vote of Gibbs risk e + d/2 < 1/2 for which
@@ -239,20 +215,12 @@ def pac_bound_2(
       >>> print(f"{pac_bound_2(0.2, 0.3, 1000, 2.0):.5f}")
       0.36044
     """
-    sample = _read(gibbs_risk, disagreement, m, kl, delta)
     budget = (2 * sample.kl + jnp.log((pac_bayes_xi(sample.m) + sample.m) / sample.delta)) / sample.m
     return known(sample.inside, worst_c_bound(sample.disagreement, sample.joint_error, budget))
 
 
-def c_bound_mcallester(
-    gibbs_risk: ArrayLike,
-    disagreement: ArrayLike,
-    m: ArrayLike,
-    kl: ArrayLike,
-    delta: ArrayLike = 0.05,
-    *,
-    disagreement_m: ArrayLike | None = None,
-) -> Array:
+@takes_arguments_of(_two_samples)
+def c_bound_mcallester(sample: _Sample) -> Array:
     """McAllester's C-bound (Roy et al. 2016): as `pac_bound_1`, with square roots for the kl inverses.
 
     R(B_Q) <= 1 - (1 - 2 min(1/2, r*))^2 / (1 - 2 max(0, d_*)), where
@@ -269,16 +237,13 @@ def c_bound_mcallester(
       >>> print(f"{c_bound_mcallester(0.2, 0.3, 1000, 2.0):.4f}")
       0.6184
     """
-    sample = _read(gibbs_risk, disagreement, m, kl, delta, disagreement_m)
-    half = sample.delta / 2
-    risk = sample.risk + jnp.sqrt(sample.budget(1, half, sample.m) / 2)
-    lowest = sample.disagreement - jnp.sqrt(sample.budget(2, half, sample.disagreement_m) / 2)
+    risk = sample.risk + jnp.sqrt(sample.budget(1, 4) / 2)
+    lowest = sample.disagreement - jnp.sqrt(sample.budget(2, 4, sample.disagreement_m) / 2)
     return known(sample.inside, _c_bound(risk, jnp.maximum(lowest, 0.0)))
 
 
-def tandem_bound(
-    gibbs_risk: ArrayLike, disagreement: ArrayLike, m: ArrayLike, kl: ArrayLike, delta: ArrayLike = 0.05
-) -> Array:
+@takes_arguments_of(_one_sample)
+def tandem_bound(sample: _Sample) -> Array:
     """The tandem bound (Masegosa et al. 2020): where the vote errs, two voters err together with probability 1/4.
 
     R(B_Q) <= 4 e*, with kl(e || e*) = (2 KL(Q || P) + log(2 sqrt(m) / delta)) / m. Not in the paper.
@@ -291,20 +256,12 @@ def tandem_bound(
       >>> print(f"{tandem_bound(0.2, 0.3, 1000, 2.0):.4f}")
       0.3572
     """
-    sample = _read(gibbs_risk, disagreement, m, kl, delta)
-    joint = kl_inverse_upper(sample.joint_error, sample.budget(2, sample.delta, sample.m))
+    joint = kl_inverse_upper(sample.joint_error, sample.budget(2))
     return known(sample.inside, jnp.minimum(4 * joint, 1.0))
 
 
-def disagreement_bound(
-    gibbs_risk: ArrayLike,
-    disagreement: ArrayLike,
-    m: ArrayLike,
-    kl: ArrayLike,
-    delta: ArrayLike = 0.05,
-    *,
-    disagreement_m: ArrayLike | None = None,
-) -> Array:
+@takes_arguments_of(_two_samples)
+def disagreement_bound(sample: _Sample) -> Array:
     """The tandem bound with a disagreement that needs no labels (Masegosa et al. 2020).
 
     R(B_Q) <= 4 r* - 2 d_*, with log(4 sqrt(m) / delta) in both budgets, as 4e = 4r - 2d. The disagreement may be of
@@ -319,24 +276,13 @@ def disagreement_bound(
       ...       f"{disagreement_bound(0.2, 0.3, 1000, 2.0, disagreement_m=100_000):.4f}")
       0.5732 0.4546
     """
-    sample = _read(gibbs_risk, disagreement, m, kl, delta, disagreement_m)
-    half = sample.delta / 2
-    risk = kl_inverse_upper(sample.risk, sample.budget(1, half, sample.m))
-    lowest = kl_inverse_lower(sample.disagreement, sample.budget(2, half, sample.disagreement_m))
+    risk = kl_inverse_upper(sample.risk, sample.budget(1, 4))
+    lowest = kl_inverse_lower(sample.disagreement, sample.budget(2, 4, sample.disagreement_m))
     return known(sample.inside, jnp.clip(4 * risk - 2 * lowest, 0.0, 1.0))
 
 
-def _joint_and_risks(sample: _Sample) -> tuple[Array, Array, Array]:
-    """e*, r_* and r*: with probability 1 - delta all three hold, as one kl inequality bounds r from both sides."""
-    half = sample.delta / 2
-    joint = kl_inverse_upper(sample.joint_error, sample.budget(2, half, sample.m))
-    budget = sample.budget(1, half, sample.m)
-    return joint, kl_inverse_lower(sample.risk, budget), kl_inverse_upper(sample.risk, budget)
-
-
-def c_tandem_bound(
-    gibbs_risk: ArrayLike, disagreement: ArrayLike, m: ArrayLike, kl: ArrayLike, delta: ArrayLike = 0.05
-) -> Array:
+@takes_arguments_of(_one_sample)
+def c_tandem_bound(sample: _Sample) -> Array:
     """The C-tandem bound (Masegosa et al. 2020): the C-bound in terms of joint error and Gibbs risk.
 
     R(B_Q) <= max_{r_* <= r <= r*} (e* - r^2) / (e* - r + 1/4) if all r < 1/2, each of e and r bounded with delta / 2.
@@ -352,8 +298,7 @@ def c_tandem_bound(
       >>> print(f"{c_tandem_bound(0.2, 0.3, 1000, 2.0):.4f}")
       0.3629
     """
-    sample = _read(gibbs_risk, disagreement, m, kl, delta)
-    joint, low, high = _joint_and_risks(sample)
+    joint, low, high = sample.joint_and_risks()
     # No vote has a risk above sqrt(e), and one of risk 1/2 may always err.
     risk = jnp.minimum(jnp.clip(2 * joint, low, high), jnp.sqrt(joint))
     usable = risk < 0.5
@@ -391,11 +336,9 @@ def chebyshev_cantelli_bound(
     """
     if mu is None:
         return c_tandem_bound(gibbs_risk, disagreement, m, kl, delta)
-    check_finite("mu", mu)
-    if not is_traced(mu) and np.any(np.asarray(mu) >= 0.5):
-        raise ValueError(f"mu must be below 1/2; it holds {mu}")
-    sample = _read(gibbs_risk, disagreement, m, kl, delta)
-    joint, low, high = _joint_and_risks(sample)
-    (mu,) = floating(mu)
+    below_half = within(-np.inf, 0.5, open_ends=True, mu=mu)
+    sample = _one_sample(gibbs_risk, disagreement, m, kl, delta)
+    joint, low, high = sample.joint_and_risks()
+    (mu,) = floats(mu)
     value = (joint - 2 * mu * jnp.where(mu >= 0, low, high) + mu**2) / (0.5 - mu) ** 2
-    return known(sample.inside & (mu < 0.5), jnp.clip(value, 0.0, 1.0))
+    return known(sample.inside & below_half, jnp.clip(value, 0.0, 1.0))

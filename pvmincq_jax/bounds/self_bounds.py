@@ -14,28 +14,17 @@ References:
 
 import functools
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 
-from pvmincq_jax._checks import (
-    check_count,
-    check_finite,
-    check_labels,
-    check_length,
-    check_points,
-    check_positive,
-    check_rank,
-    check_same_dimension,
-    is_traced,
-)
-from pvmincq_jax._types import Array, ArrayLike
+from pvmincq_jax import _checks
+from pvmincq_jax._types import Array, ArrayLike, takes_options_of
 from pvmincq_jax.bounds import pac_bayes
-from pvmincq_jax.bounds.kl import binary_kl, check_between, floating, known
+from pvmincq_jax.bounds.kl import binary_kl, floats, known, within
 from pvmincq_jax.voting.cbound import expected_disagreement, gibbs_risk
 from pvmincq_jax.voting.mincq import max_margin, mincq
 
@@ -78,35 +67,45 @@ class SelfBound(NamedTuple):
     history: Array
 
 
-def _certificate(
-    weights: Array, kl: Array, votes: Array, labels: Array, unlabelled: Array | None, bound: Bound, delta: ArrayLike
-) -> SelfBound:
-    """The terms of any weights, and their bound."""
-    # Sums over votes may leave the range of a rate by rounding.
-    risk = jnp.clip(gibbs_risk(votes, labels, weights), 0.0, 1.0)
-    disagreement = jnp.clip(expected_disagreement(votes, weights), 0.0, 0.5)
-    joint, sizes = risk - disagreement / 2, {}
-    if unlabelled is not None:
-        disagreement = jnp.clip(expected_disagreement(unlabelled, weights), 0.0, 0.5)
-        sizes["disagreement_m"] = unlabelled.shape[0]
-    value = known(jnp.max(jnp.abs(votes)) <= 1, bound(risk, disagreement, votes.shape[0], kl, delta, **sizes))
-    return SelfBound(weights, value, risk, disagreement, joint, kl, value)
+class _Votes(NamedTuple):
+    """On points with labels ``[m, n]`` and, where there are any, on points without ``[k, n]``."""
+
+    labelled: Array
+    labels: Array
+    unlabelled: Array | None = None
+
+    def certificate(self, weights: Array, kl: Array, bound: Bound, delta: ArrayLike) -> SelfBound:
+        """The terms of any weights, and their bound."""
+        # Sums over votes may leave the range of a rate by rounding.
+        risk = jnp.clip(gibbs_risk(self.labelled, self.labels, weights), 0.0, 1.0)
+        disagreement = jnp.clip(expected_disagreement(self.labelled, weights), 0.0, 0.5)
+        joint, sizes, inside = risk - disagreement / 2, {}, jnp.max(jnp.abs(self.labelled)) <= 1
+        if self.unlabelled is not None:
+            disagreement = jnp.clip(expected_disagreement(self.unlabelled, weights), 0.0, 0.5)
+            sizes["disagreement_m"] = self.unlabelled.shape[0]
+            inside &= jnp.max(jnp.abs(self.unlabelled)) <= 1
+        value = known(inside, bound(risk, disagreement, self.labelled.shape[0], kl, delta, **sizes))
+        return SelfBound(weights, value, risk, disagreement, joint, kl, value)
+
+
+def _read(votes: ArrayLike, labels: ArrayLike, delta: ArrayLike, unlabelled: ArrayLike | None = None) -> _Votes:
+    _checks.check_points("votes", votes)
+    _checks.check_labels("labels", labels, np.shape(votes)[0], soft=True)
+    within(-1, 1, votes=votes)
+    within(0, 1, open_ends=True, delta=delta)
+    if unlabelled is None:
+        return _Votes(*floats(votes, labels))
+    _checks.check_points("unlabelled_votes", unlabelled)
+    _checks.check_same_dimension("votes", votes, "unlabelled_votes", unlabelled, "voters")
+    within(-1, 1, unlabelled_votes=unlabelled)
+    return _Votes(*floats(votes, labels, unlabelled))
 
 
 @functools.partial(jax.jit, static_argnames=("bound", "steps"))
 def _minimise(
-    votes: Array,
-    labels: Array,
-    unlabelled: Array | None,
-    prior: Array,
-    delta: ArrayLike,
-    learning_rate: ArrayLike,
-    bound: Bound,
-    steps: int,
+    votes: _Votes, prior: Array, bound: Bound, delta: ArrayLike, steps: int, learning_rate: ArrayLike
 ) -> SelfBound:
     """The best of the posteriors that Adam visits, in logits, from the prior on."""
-    chex.assert_rank([votes, labels, prior], [2, 1, 1])
-    chex.assert_shape(votes, (labels.shape[0], prior.shape[0]))
     optimiser = optax.adam(optax.cosine_decay_schedule(learning_rate, steps))
     log_prior = jnp.log(prior / jnp.sum(prior))
 
@@ -114,9 +113,9 @@ def _minimise(
         log_weights = jax.nn.log_softmax(log_prior + logits)
         weights = jnp.exp(log_weights)
         kl = jnp.maximum(weights @ (log_weights - log_prior), 0.0)
-        at = _certificate(weights, kl, votes, labels, unlabelled, bound, delta)
+        at = votes.certificate(weights, kl, bound, delta)
         # A bound of 1 has no slope; the bound on the Gibbs risk has one everywhere, and leads to where it is below 1.
-        way_out = 1 + pac_bayes.pac_bayes_gibbs_risk(at.gibbs_risk, votes.shape[0], kl, delta)
+        way_out = 1 + pac_bayes.pac_bayes_gibbs_risk(at.gibbs_risk, len(votes.labels), kl, delta)
         return jnp.where(at.bound < 1, at.bound, way_out), at
 
     def step(carry: tuple[Array, optax.OptState, SelfBound], _: None) -> tuple[tuple, Array]:
@@ -132,31 +131,17 @@ def _minimise(
     return best._replace(history=history)
 
 
-def _check(votes: ArrayLike, labels: ArrayLike, delta: ArrayLike, labels_name: str = "labels") -> None:
-    check_points("votes", votes)
-    check_between("votes", votes, -1, 1)
-    check_labels(labels_name, labels, np.shape(votes)[0], soft=True)
-    check_between("delta", delta, 0, 1, open_ends=True)
-
-
 def _named(bound: str | Bound, names: dict[str, Bound]) -> Bound:
     if not callable(bound) and bound not in names:
         raise ValueError(f"bound must be one of {', '.join(names)}, or a function like them; it is {bound!r}")
     return bound if callable(bound) else names[bound]
 
 
-def _prior(prior: ArrayLike | None, votes: Array) -> Array:
-    n = votes.shape[1]
-    prior = np.full(n, 1 / n) if prior is None else prior
-    check_length("prior", prior, n, "voter")
-    check_positive("prior", prior)
-    return jnp.asarray(prior, votes.dtype)
-
-
 def self_bound(
     votes: ArrayLike,
     labels: ArrayLike,
     *,
+    unlabelled_votes: ArrayLike | None = None,
     bound: str | Bound = "joint",
     prior: ArrayLike | None = None,
     delta: ArrayLike = 0.05,
@@ -172,9 +157,11 @@ def self_bound(
     Args:
       votes: ``[m, n]`` in [-1, 1], on a sample that the voters were not learnt from.
       labels: ``[m]`` in [-1, 1].
+      unlabelled_votes: ``[k, n]`` in [-1, 1], on other points, from which the disagreement is then taken.
       bound: "joint" (`pac_bound_2`), "seeger" (`pac_bound_1`), "mcallester" (`c_bound_mcallester`), "tandem"
         (`tandem_bound`), "c_tandem" (`c_tandem_bound`), "disagreement" (`disagreement_bound`), or any function of
-        (gibbs_risk, disagreement, m, kl, delta).
+        (gibbs_risk, disagreement, m, kl, delta). With unlabelled votes "seeger", "mcallester" or "disagreement", or
+        any function of (gibbs_risk, disagreement, m, kl, delta, disagreement_m=k).
       prior: ``[n]``, above 0 and fixed before the sample was drawn; None for the uniform one.
       delta: the probability that the bound fails.
       steps: of the optimiser.
@@ -190,13 +177,18 @@ def self_bound(
       >>> print(f"{fitted.history[0]:.3f} {fitted.bound:.3f}", *(f"{w:.2f}" for w in fitted.weights[:4]))
       0.664 0.308 0.60 0.24 0.09 0.06
     """
-    _check(votes, labels, delta)
-    check_positive("learning_rate", learning_rate)
-    steps, bound = check_count("steps", steps, 1), _named(bound, BOUNDS)
-    votes, labels = floating(votes, labels)
-    return _minimise(votes, labels, None, _prior(prior, votes), delta, learning_rate, bound, steps)
+    data = _read(votes, labels, delta, unlabelled_votes)
+    _checks.check_positive("learning_rate", learning_rate)
+    steps = _checks.check_count("steps", steps, 1)
+    bound = _named(bound, BOUNDS if unlabelled_votes is None else OF_TWO_SAMPLES)
+    n = data.labelled.shape[1]
+    prior = np.full(n, 1 / n) if prior is None else prior
+    _checks.check_length("prior", prior, n, "voter")
+    _checks.check_positive("prior", prior)
+    return _minimise(data, jnp.asarray(prior, data.labels.dtype), bound, delta, steps, learning_rate)
 
 
+@takes_options_of(self_bound)
 def target_bound(
     votes: ArrayLike,
     self_labels: ArrayLike,
@@ -204,10 +196,7 @@ def target_bound(
     label_gap: ArrayLike,
     *,
     bound: str | Bound = "seeger",
-    prior: ArrayLike | None = None,
-    delta: ArrayLike = 0.05,
-    steps: int = 300,
-    learning_rate: ArrayLike = 0.2,
+    **options: Any,
 ) -> SelfBound:
     """The posterior of least bound on the target risk: corollary 1, with a PAC-Bayes bound for its C-bound.
 
@@ -227,9 +216,8 @@ def target_bound(
       self_labels: ``[m]`` in [-1, 1].
       unlabelled_votes: ``[k, n]`` in [-1, 1], on target points.
       label_gap: an upper bound on 1/2 E |y - l(x)| on the target, in [0, 1].
-      bound: "seeger", "mcallester" or "disagreement", as of `self_bound`: those that take the disagreement from a
-        second sample; or any function of (gibbs_risk, disagreement, m, kl, delta, disagreement_m=k).
-      prior: this, delta, steps and learning_rate as of `self_bound`.
+      bound: "seeger", "mcallester" or "disagreement", as of `self_bound` with unlabelled votes.
+      **options: prior, delta, steps and learning_rate as of `self_bound`.
 
     Returns: a `SelfBound` whose bound and history are on the target risk, at most 1.
 
@@ -241,18 +229,15 @@ def target_bound(
       >>> print(f"{fitted.history[0]:.3f} {fitted.bound:.3f}")
       0.851 0.472
     """
-    _check(votes, self_labels, delta, "self_labels")
-    check_points("unlabelled_votes", unlabelled_votes)
-    check_between("unlabelled_votes", unlabelled_votes, -1, 1)
-    check_same_dimension("votes", votes, "unlabelled_votes", unlabelled_votes, "voters")
-    check_between("label_gap", label_gap, 0, 1)
-    check_positive("learning_rate", learning_rate)
-    steps, bound = check_count("steps", steps, 1), _named(bound, OF_TWO_SAMPLES)
-    votes, labels, unlabelled, gap = floating(votes, self_labels, unlabelled_votes, label_gap)
-    best = _minimise(votes, labels, unlabelled, _prior(prior, votes), delta, learning_rate, bound, steps)
-    inside = (jnp.max(jnp.abs(unlabelled)) <= 1) & (gap >= 0)
-    bounds = (known(inside, jnp.minimum(value + gap, 1.0)) for value in (best.bound, best.history))
-    return best._replace(**dict(zip(("bound", "history"), bounds)))
+    _checks.check_points("votes", votes)
+    _checks.check_labels("self_labels", self_labels, np.shape(votes)[0], soft=True)
+    inside = within(0, 1, label_gap=label_gap)
+    best = self_bound(votes, self_labels, unlabelled_votes=unlabelled_votes, bound=bound, **options)
+
+    def on_target(value: Array) -> Array:
+        return known(inside, jnp.minimum(value + label_gap, 1.0))
+
+    return best._replace(bound=on_target(best.bound), history=on_target(best.history))
 
 
 class MinCqPath(NamedTuple):
@@ -310,18 +295,16 @@ def mincq_path(
       >>> print(f"{path.margins[path.best]:.3f} {path.bound[path.best]:.3f}")
       0.428 0.655
     """
-    _check(votes, labels, delta)
-    bound = _named(bound, BOUNDS)
-    votes, labels = floating(votes, labels)
-    margins = max_margin(votes, labels) * jnp.arange(1, 21) / 20 if margins is None else margins
-    check_rank("margins", margins, 1)
-    check_positive("margins", margins)
+    data, bound = _read(votes, labels, delta), _named(bound, BOUNDS)
+    margins = max_margin(data.labelled, data.labels) * jnp.arange(1, 21) / 20 if margins is None else margins
+    _checks.check_rank("margins", margins, 1)
+    _checks.check_positive("margins", margins)
 
     def at(margin: Array) -> SelfBound:
-        weights = mincq(votes, labels, margin).weights
-        return _certificate(weights, quasi_uniform_kl(weights), votes, labels, None, bound, delta)
+        weights = mincq(data.labelled, data.labels, margin).weights
+        return data.certificate(weights, quasi_uniform_kl(weights), bound, delta)
 
-    margins = jnp.asarray(margins, votes.dtype)
+    margins = jnp.asarray(margins, data.labels.dtype)
     path = jax.vmap(at)(margins)
     return MinCqPath(margins, path.weights, path.bound, path.gibbs_risk, path.disagreement, path.kl)
 
@@ -342,16 +325,10 @@ def quasi_uniform_kl(weights: ArrayLike) -> Array:
       >>> print(f"{quasi_uniform_kl(np.array([0.5, -0.5])):.4f} {quasi_uniform_kl(np.array([0.0, 0.0])):.4f}")
       0.6931 0.0000
     """
-    check_rank("weights", weights, 1)
-    check_finite("weights", weights)
+    _checks.check_rank("weights", weights, 1)
     n = np.shape(weights)[0]
-    if not is_traced(weights) and np.max(np.abs(np.asarray(weights))) * n > 1 + 1e-6:
-        raise ValueError(
-            f"weights must lie in [-1/n, 1/n] for n = {n} voters; the largest size is "
-            f"{np.max(np.abs(np.asarray(weights))):g}"
-        )
-    (scaled,) = floating(weights)
-    scaled = scaled * n
     # A solver may leave the box by rounding.
-    mass = (1 + jnp.clip(scaled, -1.0, 1.0)) / 2
-    return jnp.mean(known(jnp.abs(scaled) <= 1 + 1e-6, binary_kl(mass, 0.5)))
+    inside = within(-(1 + 1e-6) / n, (1 + 1e-6) / n, weights=weights)
+    (scaled,) = floats(weights)
+    mass = (1 + jnp.clip(scaled * n, -1.0, 1.0)) / 2
+    return jnp.mean(known(inside, binary_kl(mass, 0.5)))

@@ -118,11 +118,8 @@ def test_what_is_no_number_is_never_chosen(never, made):
     scores = np.full(SHAPE, never)
     scores[2, 1, 0] = 7.0
     assert pvm.choose(made, scores).grid_index == (2, 1, 0)
-    assert resampling.first_best(scores.ravel()) == np.ravel_multi_index((2, 1, 0), SHAPE)
     with pytest.raises(ValueError, match="scores hold no finite number"):
         pvm.choose(made, np.full(SHAPE, never))
-    with pytest.raises(ValueError, match="scores hold no finite number"):
-        resampling.first_best(np.full(3, never))
 
 
 def test_scores_of_another_shape(made):

@@ -8,7 +8,6 @@ from scipy.stats import chisquare
 
 import pvmincq_jax as pvm
 from pvmincq_jax.bounds.deviation import (
-    eps_h_of_radius,
     moved_disagreement_bound,
     moved_gibbs_bound,
     moved_vote_bound,
@@ -219,7 +218,7 @@ def test_the_bounds_hold_for_the_vote_on_moved_points(model, transport, task, ra
     assert 0 < apart <= moved_disagreement_bound(spread, moved_votes, model.weights, smooth)
     # The move itself is within the radius, so no voter changes by more than the radius allows.
     kept = pvm.rbf_votes(task.source, model.centers, model.gamma)
-    assert pvm.eps_h(kept, moved_votes) <= eps_h_of_radius(radius, rbf_smoothness(model.gamma).lipschitz)
+    assert pvm.eps_h(kept, moved_votes) <= radius * rbf_smoothness(model.gamma).lipschitz
 
 
 def test_unmatched_source_points_neither_count_nor_vote(task):

@@ -153,6 +153,19 @@ def test_target_bound(name: str) -> None:
     assert fitted.bound < pvm.target_bound(VOTES, self_labels, VOTES, 0.05, bound=name).bound
 
 
+def test_votes_on_unlabelled_points() -> None:
+    more, _ = draw(1000, ERRORS, 6)
+    fitted = pvm.self_bound(VOTES, LABELS, unlabelled_votes=more, bound="seeger", steps=20)
+    on_target = pvm.target_bound(VOTES, LABELS, more, 0.0, steps=20)
+    np.testing.assert_array_equal(fitted.weights, on_target.weights)
+    assert fitted.bound == on_target.bound
+    # Out of range under a trace: no number.
+    fit = jax.jit(lambda others, gap: pvm.target_bound(VOTES, LABELS, others, gap, steps=2).bound)
+    assert np.isfinite(fit(more, 0.1))
+    assert np.isnan(fit(2 * more, 0.1))
+    assert np.isnan(fit(more, -0.1))
+
+
 def test_target_bound_holds_where_self_labels_are_wrong() -> None:
     # A fixed self-labelling that is wrong in one point of six, all of one class, and voters that follow it.
     labels = np.tile([1.0, -1.0], 300)
@@ -207,6 +220,7 @@ def test_mincq_path() -> None:
         ("steps", lambda: pvm.self_bound(VOTES, LABELS, steps=0)),
         ("learning_rate", lambda: pvm.self_bound(VOTES, LABELS, learning_rate=-1.0)),
         ("bound must be one of seeger", lambda: pvm.target_bound(VOTES, LABELS, VOTES, 0.1, bound="joint")),
+        ("bound must be one of seeger", lambda: pvm.self_bound(VOTES, LABELS, unlabelled_votes=VOTES)),
         ("label_gap", lambda: pvm.target_bound(VOTES, LABELS, VOTES, -0.1)),
         ("self_labels", lambda: pvm.target_bound(VOTES, 2 * LABELS, VOTES, 0.1)),
         ("unlabelled_votes", lambda: pvm.target_bound(VOTES, LABELS, VOTES[:, :3], 0.1)),
