@@ -9,32 +9,31 @@ They need scikit-learn, which nothing else does on import but `pvmincq_jax.score
 'pvmincq-jax[sklearn]'``.
 """
 
-from collections.abc import Callable
+import dataclasses
 from typing import Any
 
 import numpy as np
 
-from pvmincq_jax._sklearn import (
-    AdaptedClassifier,
-    ClassWeight,
-    Domains,
-    Given,
-    VoteClassifier,
-    fold_count,
-    named_criterion,
-    one_form,
-)
-from pvmincq_jax._types import MarginUnit, RadiusUnit
+from pvmincq_jax._sklearn import AdaptedClassifier, Domains, VoteClassifier, classifier, validate_data
 from pvmincq_jax.adaptation.choice import TOP_FRACTION
+from pvmincq_jax.adaptation.criteria import Criterion, label_criterion, rs, rs_pv, rs_pv_cbound, rs_pv_risk
 from pvmincq_jax.adaptation.transport_criteria import transport_criterion
-from pvmincq_jax.adaptation.validate import MOST_POINTS, Ratio, ValidatedFit, fit_transport_validated, fit_validated
-from pvmincq_jax.matching.space import Metric
-from pvmincq_jax.voting.centers import MOST_VOTERS, CenterKind
+from pvmincq_jax.adaptation.validate import (
+    Ratio,
+    ValidatedFit,
+    fit_mincq_validated,
+    fit_transport_validated,
+    fit_validated,
+)
+from pvmincq_jax.voting.centers import CenterKind
 from pvmincq_jax.voting.families import VoterKind
 
 __all__ = ["MinCqClassifier", "PVMinCqClassifier", "PVTransportClassifier"]
 
+_CRITERIA: dict[str, Criterion] = {one.__name__: one for one in (rs, rs_pv, rs_pv_cbound, label_criterion, rs_pv_risk)}
 
+
+@classifier
 class MinCqClassifier(VoteClassifier):
     """The majority vote of least C-bound, on one domain (Algorithm 1).
 
@@ -87,29 +86,8 @@ class MinCqClassifier(VoteClassifier):
       True True
     """
 
-    def __init__(
-        self,
-        voters: VoterKind = "rbf",
-        *,
-        gamma: Given = None,
-        margin: Given = None,
-        margin_unit: MarginUnit = "fraction",
-        most_voters: int = MOST_VOTERS,
-        folds: int | None = None,
-        class_weight: ClassWeight = None,
-        random_state: Any = 0,
-        keep_sweep: bool = True,
-    ) -> None:
-        """Keeps the parameters; `fit` checks them."""
-        self.voters = voters
-        self.gamma = gamma
-        self.margin = margin
-        self.margin_unit = margin_unit
-        self.most_voters = most_voters
-        self.folds = folds
-        self.class_weight = class_weight
-        self.random_state = random_state
-        self.keep_sweep = keep_sweep
+    voters: VoterKind = dataclasses.field(default="rbf", kw_only=False)
+    folds: int | None = None
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "MinCqClassifier":
         """Learns the vote.
@@ -121,14 +99,15 @@ class MinCqClassifier(VoteClassifier):
 
         Returns: the classifier itself.
         """
-        task = self._one_domain(X, y, sample_weight)
-        fit = self._fit_one_domain(task, "rs", self.folds)
-        self._learnt(fit, task.single)
+        X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2)
+        fit = self._call(fit_mincq_validated, self._read(X, y, sample_weight), rs)
+        self._name(fit, True)
         self.cv_risk_ = fit.choice.scores[0]
         self.gammas_, self.margins_ = None if np.isnan(fit.sweep.gammas[0]) else fit.sweep.gammas, fit.sweep.margins
         return self
 
 
+@classifier
 class PVMinCqClassifier(AdaptedClassifier):
     """A majority vote for a target domain without labels, learnt from a labelled source domain (Algorithm 3).
 
@@ -218,53 +197,20 @@ class PVMinCqClassifier(AdaptedClassifier):
       ['blue' 'red'] True
     """
 
-    @one_form
-    def __init__(
-        self,
-        *,
-        radius: Given = None,
-        margin: Given = None,
-        gamma: Given = None,
-        radius_unit: RadiusUnit = "absolute",
-        margin_unit: MarginUnit = "fraction",
-        draws: int | None = None,
-        criterion: str | Callable[[Any], np.ndarray] | None = None,
-        voters: VoterKind = "rbf",
-        centers: CenterKind = "target",
-        most_voters: int = MOST_VOTERS,
-        most_points: int | None = MOST_POINTS,
-        metric: Metric = "euclidean",
-        folds: int | None = None,
-        class_weight: ClassWeight = None,
-        random_state: Any = 0,
-        keep_sweep: bool = True,
-    ) -> None:
-        """Keeps the parameters; `fit` checks them."""
-        self.radius = radius
-        self.margin = margin
-        self.gamma = gamma
-        self.radius_unit = radius_unit
-        self.margin_unit = margin_unit
-        self.draws = draws
-        self.criterion = criterion
-        self.voters = voters
-        self.centers = centers
-        self.most_voters = most_voters
-        self.most_points = most_points
-        self.metric = metric
-        self.folds = folds
-        self.class_weight = class_weight
-        self.random_state = random_state
-        self.keep_sweep = keep_sweep
+    criterion: str | Criterion | None = None
+    centers: CenterKind = "target"
+    folds: int | None = None
 
     def _fit(self, task: Domains) -> ValidatedFit:
-        criterion = "label_criterion" if self.criterion is None else self.criterion
-        if task.single:
-            return self._fit_one_domain(task, criterion, self.folds)
-        options = self._domain_grid(task) | {"centers": self.centers, "folds": fold_count(self.folds, task.labels)}
-        return fit_validated(*task[:3], criterion=named_criterion(criterion), **options)
+        criterion = label_criterion if self.criterion is None else self.criterion
+        if isinstance(criterion, str):
+            if criterion not in _CRITERIA:
+                raise ValueError(f"criterion must be one of {', '.join(_CRITERIA)}, or a function; it is {criterion!r}")
+            criterion = _CRITERIA[criterion]
+        return self._call(fit_mincq_validated if task.single else fit_validated, task, criterion)
 
 
+@classifier
 class PVTransportClassifier(AdaptedClassifier):
     """A majority vote for a target domain without labels, learnt on source points that move there. Not in the paper.
 
@@ -319,59 +265,16 @@ class PVTransportClassifier(AdaptedClassifier):
       1.0 True
     """
 
-    @one_form
-    def __init__(
-        self,
-        *,
-        radius: Given = None,
-        margin: Given = None,
-        gamma: Given = None,
-        radius_unit: RadiusUnit = "absolute",
-        margin_unit: MarginUnit = "fraction",
-        draws: int | None = None,
-        criterion: Callable[[Any], np.ndarray] | None = None,
-        voters: VoterKind = "rbf",
-        most_voters: int = MOST_VOTERS,
-        most_points: int | None = MOST_POINTS,
-        metric: Metric = "euclidean",
-        class_weight: ClassWeight = None,
-        random_state: Any = 0,
-        keep_sweep: bool = True,
-        match_moments: bool | None = None,
-        equal_sizes: bool = True,
-        ratio: Ratio = "source",
-        top_fraction: float | None = TOP_FRACTION,
-    ) -> None:
-        """Keeps the parameters; `fit` checks them."""
-        self.radius = radius
-        self.margin = margin
-        self.gamma = gamma
-        self.radius_unit = radius_unit
-        self.margin_unit = margin_unit
-        self.draws = draws
-        self.criterion = criterion
-        self.voters = voters
-        self.most_voters = most_voters
-        self.most_points = most_points
-        self.metric = metric
-        self.class_weight = class_weight
-        self.random_state = random_state
-        self.keep_sweep = keep_sweep
-        self.match_moments = match_moments
-        self.equal_sizes = equal_sizes
-        self.ratio = ratio
-        self.top_fraction = top_fraction
+    criterion: Criterion | None = None
+    match_moments: bool | None = None
+    equal_sizes: bool = True
+    ratio: Ratio = "source"
+    top_fraction: float | None = TOP_FRACTION
 
     def _fit(self, task: Domains) -> ValidatedFit:
         if task.single:
-            return self._fit_one_domain(task, "label_criterion", None)
+            return self._call(fit_mincq_validated, task, label_criterion)
         criterion = transport_criterion if self.criterion is None else self.criterion
         if not callable(criterion):
             raise ValueError(f"criterion must be None or a function of a Sweep; it is {criterion!r}")
-        options = self._domain_grid(task) | {
-            "ratio": self.ratio,
-            "match_moments": self.match_moments,
-            "equal_sizes": self.equal_sizes,
-            "top_fraction": self.top_fraction,
-        }
-        return fit_transport_validated(*task[:3], criterion=criterion, **options)
+        return self._call(fit_transport_validated, task, criterion)

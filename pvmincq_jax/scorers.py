@@ -17,7 +17,7 @@ from typing import Any, Literal
 import numpy as np
 
 from pvmincq_jax._checks import check_count
-from pvmincq_jax._sklearn import seed_of, signs, source_rows, taken
+from pvmincq_jax._sklearn import names_of, read_labels, seed_of, signs, source_part
 from pvmincq_jax.baselines.resampling import reverse_validation
 from pvmincq_jax.matching.matching import perturbed_variation
 from pvmincq_jax.matching.space import Metric
@@ -26,7 +26,6 @@ try:
     from sklearn import config_context
     from sklearn.base import BaseEstimator, clone
     from sklearn.pipeline import Pipeline
-    from sklearn.utils import column_or_1d
     from sklearn.utils.metadata_routing import get_routing_for_object
 except ImportError as error:
     raise ImportError("pvmincq_jax.scorers needs scikit-learn: pip install 'pvmincq-jax[sklearn]'") from error
@@ -58,13 +57,8 @@ def _split(X: Any, y: Any, sample_domain: Any) -> tuple[np.ndarray, np.ndarray, 
             "or sample_domain=... of a search's fit), with sklearn.set_config(enable_metadata_routing=True)"
         )
     x, domain = np.asarray(X), np.asarray(sample_domain)
-    source = source_rows(domain, len(x))
-    if y is None or np.shape(y)[:1] != (len(x),):
-        raise ValueError(
-            f"y must have one entry per row of X ({len(x)}), whatever it is for target rows; its shape is {np.shape(y)}"
-        )
-    labels = column_or_1d(taken(y, source), warn=True)
-    return x, domain, source, np.array(labels.tolist()) if labels.dtype == object else labels
+    source, labels = source_part(y, domain, len(x))
+    return x, domain, source, read_labels(labels)
 
 
 def _matched_pv(estimator: Any) -> float | None:
@@ -204,13 +198,11 @@ class ReverseValidationScorer(_DomainScorer):
         """What a call returns."""
         x, _, source, known = _split(X, y, sample_domain)
         classes, labels = signs(known)
-        two = len(classes) == 2
         # skada tells masked labels by -1; where that is a class of its own, or labels are text, any label will do.
         masked = -1 if np.issubdtype(classes.dtype, np.number) and -1 not in classes else classes[0]
 
         def fit(labelled: np.ndarray, labels: np.ndarray, target: np.ndarray, params: Any, seed: int) -> Any:
-            names = classes[(labels > 0).astype(int) if two else labels.astype(int)]
-            model = clone(estimator)
+            names, model = names_of(labels, classes), clone(estimator)
             with config_context(enable_metadata_routing=True):
                 if not _takes(model, "fit", "sample_domain"):
                     return model.fit(labelled, names)
@@ -223,7 +215,7 @@ class ReverseValidationScorer(_DomainScorer):
             is_class = predicted[:, None] == classes
             # A prediction that is none of the classes, such as NaN, is none here either.
             against_rest = np.where(np.any(is_class, axis=1, keepdims=True), np.where(is_class, 1.0, -1.0), np.nan)
-            return against_rest[:, 1] if two else against_rest
+            return against_rest[:, 1] if len(classes) == 2 else against_rest
 
         folds, seed = check_count("folds", self.folds, 2), seed_of(self.random_state)
         return -float(reverse_validation(fit, decision, x[source], labels, x[~source], [None], folds, seed)[0])

@@ -348,11 +348,11 @@ DOMAIN = np.array([1, 1, 1, -2, -2, -2])
         (PVMinCqClassifier(radius=0.1), (X, Y, DOMAIN), "smallest distance.*is 2.8.*larger radius"),
         (PVTransportClassifier(radius=0.1), (X, Y, DOMAIN), "is 2.8.*larger radius"),
         (PVTransportClassifier(criterion="rs_pv"), (X, Y, DOMAIN), "None or a function of a Sweep"),
-        (PVMinCqClassifier(radius=0.0), (X, Y, DOMAIN), "radius must be above 0"),
+        (PVMinCqClassifier(radius=0.0), (X, Y, DOMAIN), "radius must be finite and above 0"),
         (PVMinCqClassifier(criterion="best"), (X, Y, DOMAIN), "criterion must be one of rs, rs_pv"),
         (PVMinCqClassifier(draws=0), (X, Y, DOMAIN), "draws must be at least 1"),
         (PVTransportClassifier(draws=0), (X, Y, DOMAIN), "draws must be at least 1"),
-        (PVTransportClassifier(radius=0.0), (X, Y, DOMAIN), "radius must be above 0"),
+        (PVTransportClassifier(radius=0.0), (X, Y, DOMAIN), "radius must be finite and above 0"),
         (
             PVMinCqClassifier(centers="all"),
             (X, Y, DOMAIN),
