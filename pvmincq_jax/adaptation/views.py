@@ -5,52 +5,56 @@ that were learnt elsewhere. Labels come to the target over matchings of all bloc
 MinCq then weighs the voters of all views in one problem, so that views that err in different places correct each other.
 """
 
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Literal
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pvmincq_jax._checks import check_labels, check_length, check_points, check_positive, check_same_dimension
-from pvmincq_jax._types import Array, ArrayLike, MarginUnit, common_dtype
+from pvmincq_jax._checks import (
+    check_callable,
+    check_labels,
+    check_length,
+    check_margins,
+    check_points,
+    check_positive,
+    check_rows,
+    check_same_dimension,
+    read_task,
+)
+from pvmincq_jax._samples import check_folds, everybody_and_folds
+from pvmincq_jax._threads import Progress, progress_bar
+from pvmincq_jax._types import Array, ArrayLike, MarginUnit, common_dtype, takes_options_of
+from pvmincq_jax.adaptation.criteria import Criterion, rs_pv_cbound
+from pvmincq_jax.adaptation.label import MARGIN_FRACTIONS
 from pvmincq_jax.adaptation.model import PVMinCq, learn_at
+from pvmincq_jax.adaptation.sweeps import GridOptions, LearningTask, Sweep, learn_sweep
+from pvmincq_jax.adaptation.validate import ValidatedFit, best_fit
+from pvmincq_jax.matching.curve import PV_LEVELS, grid_radii
 from pvmincq_jax.matching.graph import RadiusGraph, check_reach, space_graph
 from pvmincq_jax.matching.matching import MatchingDraws, draw_matchings
 from pvmincq_jax.matching.selflabel import SelfLabels, carry_labels
 from pvmincq_jax.matching.space import make_space
 from pvmincq_jax.voting.cbound import vote_margin
-from pvmincq_jax.voting.families import GaussianVoters, OutputVoters, ViewVoters
-from pvmincq_jax.voting.voters import GAMMA_MULTIPLES, default_gammas, rbf_votes
+from pvmincq_jax.voting.families import FamilyGrid, GaussianVoters, OutputVoters, ViewVoters
+from pvmincq_jax.voting.voters import GAMMA_MULTIPLES, default_gammas
 
-__all__ = ["adapt_votes", "pv_mincq_views", "stack_views", "view_margins", "view_scales", "view_votes"]
+__all__ = [
+    "adapt_votes",
+    "fit_views_validated",
+    "fit_votes_validated",
+    "pv_mincq_views",
+    "stack_views",
+    "view_margins",
+    "view_scales",
+]
 
 ViewMatching = Literal["joint", "each"]
 Views = Sequence[ArrayLike]
-
-
-def view_votes(views: Views, centers: Views, gammas: ArrayLike) -> Array:
-    """Gaussian kernels that look at one block of features each (section 5).
-
-    h_{v,j}(x) = exp(-gamma_v |x^v - c_j^v|^2), in [0, 1].
-
-    Args:
-      views: one array ``[m, d_v]`` per view, rows of one object in the same place.
-      centers: one array ``[n_v, d_v]`` per view.
-      gammas: one per view ``[views]``.
-
-    Returns: votes ``[m, n_1 + n_2 + ..]``, differentiable in all three arguments.
-
-    Example:
-      >>> views, centers = [np.zeros((1, 1)), np.ones((1, 2))], [np.ones((1, 1)), np.ones((1, 2))]
-      >>> print(view_votes(views, centers, [2.0, 1.0]).round(3))
-      [[0.135 1.   ]]
-    """
-    check_views("views", views)
-    if len(centers) != len(views):
-        raise ValueError(f"centers must hold one array per view ({len(views)}); it holds {len(centers)}")
-    check_length("gammas", gammas, len(views), "view")
-    check_positive("gammas", gammas)
-    return jnp.concatenate([rbf_votes(x, c, gammas[v]) for v, (x, c) in enumerate(zip(views, centers))], axis=1)  # type: ignore[index]
+# Source and target points in a description in which they are matched.
+Samples = tuple[np.ndarray, np.ndarray]
 
 
 def view_scales(target_views: Views) -> np.ndarray:
@@ -88,10 +92,8 @@ def stack_views(views: Views, scales: ArrayLike) -> np.ndarray:
     check_length("scales", scales, len(views), "view")
     check_positive("scales", scales)
     dtype = common_dtype(*views)
-    parts = [
-        np.asarray(view, dtype) / dtype.type(s * np.sqrt(len(views))) for view, s in zip(views, np.asarray(scales))
-    ]
-    return np.concatenate(parts, axis=1)
+    units = dtype.type(np.asarray(scales) * np.sqrt(len(views)))
+    return np.concatenate([np.asarray(view, dtype) / unit for view, unit in zip(views, units)], axis=1)
 
 
 def adapt_votes(
@@ -124,11 +126,10 @@ def adapt_votes(
     """
     check_points("votes", votes)
     check_length("self_labels.labels", self_labels.labels, np.shape(votes)[0], "row of the votes")
-    family = OutputVoters(bound)
     votes = np.asarray(votes, common_dtype(votes))
     mask = np.ones(votes.shape[1], bool) if voter_mask is None else np.asarray(voter_mask, bool)
     check_length("voter_mask", mask, votes.shape[1], "voter")
-    return learn_at(family, votes, self_labels, mask, np.nan, margin, margin_unit)
+    return learn_at(OutputVoters(bound), votes, self_labels, mask, np.nan, margin, margin_unit)
 
 
 def pv_mincq_views(
@@ -171,32 +172,157 @@ def pv_mincq_views(
       >>> print(predict(model, [np.array([[0.1], [1.1]]), np.array([[5.0], [4.2]])]), model.pv)
       [ 1. -1.] 0.0
     """
-    source_views, target_views, labels = check_views_task(source_views, source_labels, target_views)
+    source_views, target_views, labels = _read_views(source_views, source_labels, target_views)
     check_length("gammas", gammas, len(target_views), "view")
     check_positive("gammas", gammas)
-    spaces = matched_spaces(source_views, target_views, matching)
+    samples, _ = _matched_samples(source_views, target_views, matching)
     radii = np.atleast_1d(np.asarray(radius, float))
-    if radii.shape != (len(spaces),):
+    if radii.shape != (len(samples),):
         raise ValueError(
-            f"radius must hold {len(spaces)} numbers with matching={matching!r}; its shape is {radii.shape}"
+            f"radius must hold {len(samples)} numbers with matching={matching!r}; its shape is {radii.shape}"
         )
-    graphs = [space_graph(make_space(*space, ties=labels), float(one)) for space, one in zip(spaces, radii)]
-    check_any_reach(graphs)
-    self_labels = carry_labels(draw_views(graphs, radii, np.arange(len(labels)), draws, seed), labels)
-    family = view_family(target_views, np.asarray(gammas, float))
+    graphs = _graphs(samples, labels, radii)
+    self_labels = _carried(graphs, radii, labels, np.arange(len(labels)), draws, seed)
+    family = _view_family(target_views, np.asarray(gammas, float))
     mask = np.tile(self_labels.weights > 0, len(target_views))
     return learn_at(family, target_views, self_labels, mask, radii, margin, margin_unit)
 
 
-def view_family(views: Sequence[np.ndarray], gammas: np.ndarray) -> ViewVoters:
-    """Gaussian kernels on the points of every view, with a gamma for each view."""
-    return ViewVoters(tuple(GaussianVoters(view, view.dtype.type(gamma)) for view, gamma in zip(views, gammas)))
+def _sweep_views(
+    samples: Sequence[Samples],
+    units: np.ndarray,
+    labels: np.ndarray,
+    families: FamilyGrid,
+    points: tuple[Any, Any],
+    mask: Callable[[np.ndarray], np.ndarray],
+    *,
+    levels: Sequence[float] = PV_LEVELS,
+    margins: Sequence[float] = MARGIN_FRACTIONS,
+    folds: int = 5,
+    draws: int = 16,
+    seed: int = 0,
+    margin_unit: MarginUnit = "fraction",
+    mesh: jax.sharding.Mesh | None = None,
+    progress: Progress = None,
+) -> Sweep:
+    """`pvmincq_jax.sweep` with any voters, one family per gamma, and with matchings of several descriptions pooled.
+
+    Samples are matched in each description, in its own unit of length. The points are those of target and source as the
+    families take them; the mask ``[n]`` says which voters take part, given which target points have a label ``[m_t]``.
+    """
+    check_folds(folds, int(np.sum(labels < 0)), int(np.sum(labels > 0)))
+    checked = check_margins(margins, margin_unit)
+    options = GridOptions(families, checked, margin_unit, folds=folds, draws=draws, seed=seed, mesh=mesh)
+    # Every description has its own radius for a level of PV: [levels, s], the larger the level the smaller.
+    radii = np.stack([grid_radii(*pair, levels, "pv") for pair in samples], axis=1)
+    graphs = _graphs(samples, labels, radii.max(axis=0))
+    learning = everybody_and_folds(np.concatenate([pair[0] for pair in samples], axis=1), labels, folds, seed)
+    with progress_bar(progress, len(learning) * len(radii) * (1 + len(families.values)), "sweep") as advance:
+        learnt = []
+        for rows in map(np.flatnonzero, learning):
+            learnt.append([_carried(graphs, radius, labels, rows, draws, seed) for radius in radii])
+            advance(len(radii))
+        masks = [[[mask(one.weights > 0)] * len(families.values) for one in row] for row in learnt]
+        voters = (families.families,) * len(radii)
+        task = LearningTask([points[0]] * len(radii), voters, masks, learnt, *points, learning)
+        target = np.concatenate([pair[1] / unit for pair, unit in zip(samples, units)], axis=1)
+        named = {"radii": np.mean(radii / units, axis=1), "pv": np.array([one.pv for one in learnt[0]])}
+        return learn_sweep(task, options._replace(advance=advance), labels, target=target, **named)
 
 
-def check_any_reach(graphs: Sequence[RadiusGraph]) -> None:
-    """Some view has a pair within its radius."""
-    if not any(graph.neighbours.size for graph in graphs):
-        check_reach(min(graphs, key=lambda graph: graph.nearest))
+@takes_options_of(_sweep_views)
+def fit_views_validated(
+    source_views: Views,
+    source_labels: ArrayLike,
+    target_views: Views,
+    *,
+    matching: ViewMatching = "joint",
+    criterion: Criterion = rs_pv_cbound,
+    multiples: Sequence[float] = GAMMA_MULTIPLES,
+    **grid: Any,
+) -> ValidatedFit:
+    """`pv_mincq_views` with radius, margin and bandwidths chosen without target labels (section 5).
+
+    The rules are those of `pvmincq_jax.fit_validated`, but for the criterion: what the neighbours of a point are is
+    less clear in several views, so by default none is asked for. Every view's gamma is a multiple of one over its own
+    median squared distance, the same multiple for all views, so the grid does not grow with their number.
+
+    Args:
+      source_views: one array ``[m_s, d_v]`` per view.
+      source_labels: ``[m_s]`` in {-1, +1}.
+      target_views: one array ``[m_t, d_v]`` per view.
+      matching: see `pv_mincq_views`.
+      criterion: from a `pvmincq_jax.Sweep` to scores; its ``gammas`` are the multiples, and with ``matching="each"``
+        its radii are means over the views in units of their scales.
+      multiples: of one over the median squared distance, to choose from.
+      **grid: ``levels`` of PV, see `pvmincq_jax.grid_radii`, with ``matching="each"`` of the PV in each view; and
+        margins, folds (5), draws (16), seed, margin_unit, mesh and progress, as in `pvmincq_jax.sweep`.
+
+    Returns: a `pvmincq_jax.ValidatedFit`.
+
+    Example:
+      >>> a, b = np.array([[0.0], [0.2], [1.0], [1.2]]), np.array([[5.0], [5.1], [4.0], [4.5]])
+      >>> labels = np.array([1, 1, -1, -1])
+      >>> grid = {"levels": [0.0], "margins": [0.5], "multiples": [2.0], "folds": 2}
+      >>> fit = fit_views_validated([a, b], labels, [a, b], **grid)
+      >>> fit.choice.grid_index, len(fit.model.voters.families)
+      ((0, 0, 0), 2)
+    """
+    check_callable("criterion", criterion)
+    source_views, target_views, labels = _read_views(source_views, source_labels, target_views)
+    values = np.asarray(multiples, float)
+    gammas = values[:, None] / view_scales(target_views) ** 2
+    families = FamilyGrid(values, tuple(_view_family(target_views, row) for row in gammas))
+    matched, points = _matched_samples(source_views, target_views, matching), (target_views, source_views)
+    # A kernel on a target point without a label does not vote.
+    mask = partial(np.tile, reps=len(target_views))
+    return best_fit(_sweep_views(*matched, labels, families, points, mask, **grid), criterion)
+
+
+@takes_options_of(_sweep_views)
+def fit_votes_validated(
+    source: ArrayLike,
+    source_labels: ArrayLike,
+    target: ArrayLike,
+    source_votes: ArrayLike,
+    target_votes: ArrayLike,
+    *,
+    criterion: Criterion = rs_pv_cbound,
+    **grid: Any,
+) -> ValidatedFit:
+    """`adapt_votes` with radius and margin chosen without target labels (section 5).
+
+    Args:
+      source: the points to match ``[m_s, d]``, in any description: a view, `stack_views`, or the votes themselves.
+      source_labels: ``[m_s]`` in {-1, +1}.
+      target: ``[m_t, d]``.
+      source_votes: of the given classifiers on the source ``[m_s, n]``, for R_S. A classifier that learnt from these
+        points flatters itself on them: give its votes on folds that it was not learnt from.
+      target_votes: ``[m_t, n]``.
+      criterion: from a `pvmincq_jax.Sweep` to scores; its only gamma is 1, which nothing depends on.
+      **grid: levels, margins, folds, draws, seed, margin_unit, mesh and progress, as in `fit_views_validated`.
+
+    Returns: a `pvmincq_jax.ValidatedFit`; the points of its model are votes, as with `adapt_votes`.
+
+    Example:
+      >>> a, b = np.array([[0.0], [0.2], [1.0], [1.2]]), np.array([[5.0], [5.1], [4.0], [4.5]])
+      >>> labels = np.array([1, 1, -1, -1])
+      >>> votes = np.tanh(np.concatenate([1 - 2 * a, b - 4.6], axis=1))
+      >>> fit = fit_votes_validated(a, labels, a, votes, votes, levels=[0.0], margins=[0.5], folds=2)
+      >>> fit.model.weights.shape
+      (2,)
+    """
+    check_callable("criterion", criterion)
+    source, labels, target = read_task(source, source_labels, target)
+    check_rows("source_votes", source_votes, source)
+    check_rows("target_votes", target_votes, target)
+    check_same_dimension("source_votes", source_votes, "target_votes", target_votes)
+    dtype = common_dtype(source_votes, target_votes)
+    points = np.asarray(target_votes, dtype), np.asarray(source_votes, dtype)
+    families = FamilyGrid(np.ones(1), (OutputVoters(max(1.0, *(float(np.max(np.abs(votes))) for votes in points))),))
+    every = np.ones(points[0].shape[1], bool)
+    matched = [(source, target)], np.ones(1)
+    return best_fit(_sweep_views(*matched, labels, families, points, lambda _: every, **grid), criterion)
 
 
 def view_margins(model: PVMinCq, views: Views) -> Array:
@@ -222,6 +348,29 @@ def view_margins(model: PVMinCq, views: Views) -> Array:
     return jnp.stack([vote_margin(own, part) for own, part in zip(votes, parts)], axis=1)
 
 
+def _view_family(views: Sequence[np.ndarray], gammas: np.ndarray) -> ViewVoters:
+    """Gaussian kernels on the points of every view, with a gamma for each view."""
+    return ViewVoters(tuple(GaussianVoters(view, view.dtype.type(gamma)) for view, gamma in zip(views, gammas)))
+
+
+def _graphs(samples: Sequence[Samples], labels: np.ndarray, radii: np.ndarray) -> list[RadiusGraph]:
+    """The graph of each pair of samples at its radius, in some of which a pair is within it."""
+    graphs = [space_graph(make_space(*pair, ties=labels), float(radius)) for pair, radius in zip(samples, radii)]
+    if not any(graph.neighbours.size for graph in graphs):
+        check_reach(min(graphs, key=lambda graph: graph.nearest))
+    return graphs
+
+
+def _carried(
+    graphs: Sequence[RadiusGraph], radii: np.ndarray, labels: np.ndarray, rows: np.ndarray, draws: int, seed: int
+) -> SelfLabels:
+    """Labels of some source rows over the draws of all graphs, each at its radius; their PV is the mean."""
+    cuts = [graph.within(float(radius), rows) for graph, radius in zip(graphs, radii)]
+    parts = [draw_matchings(cut, draws, seed=seed) for cut in cuts]
+    partners, pv = np.concatenate([part.partners for part in parts]), np.mean([part.pv for part in parts])
+    return carry_labels(MatchingDraws(partners, float(pv), len(rows)), labels[rows])
+
+
 def check_views(name: str, views: Views, count: int | None = None) -> None:
     """One array per view, all of the same objects."""
     if not isinstance(views, list | tuple) or not views:
@@ -237,10 +386,10 @@ def check_views(name: str, views: Views, count: int | None = None) -> None:
             )
 
 
-def check_views_task(
+def _read_views(
     source_views: Views, source_labels: ArrayLike, target_views: Views
 ) -> tuple[list[np.ndarray], list[np.ndarray], np.ndarray]:
-    """Checked, in one precision."""
+    """Checked views and labels, in one precision."""
     check_views("source_views", source_views)
     check_views("target_views", target_views, len(source_views))
     for v, (x, y) in enumerate(zip(source_views, target_views)):
@@ -251,21 +400,13 @@ def check_views_task(
     return source, target, np.asarray(source_labels, dtype)
 
 
-def matched_spaces(
+def _matched_samples(
     source_views: list[np.ndarray], target_views: list[np.ndarray], matching: ViewMatching
-) -> list[tuple[np.ndarray, np.ndarray]]:
-    """The pairs of samples that are matched: the stacks, or each view's own."""
+) -> tuple[list[Samples], np.ndarray]:
+    """The samples that are matched, the stacks or each view's own, and their units of length."""
+    scales = view_scales(target_views)
     if matching == "joint":
-        scales = view_scales(target_views)
-        return [(stack_views(source_views, scales), stack_views(target_views, scales))]
+        return [(stack_views(source_views, scales), stack_views(target_views, scales))], np.ones(1)
     if matching != "each":
         raise ValueError(f"matching must be 'joint' or 'each'; it is {matching!r}")
-    return list(zip(source_views, target_views))
-
-
-def draw_views(graphs: list[RadiusGraph], radii: np.ndarray, rows: np.ndarray, draws: int, seed: int) -> MatchingDraws:
-    """The draws of all graphs in one list; their PV is the mean."""
-    cuts = (graph.within(float(radius), rows) for graph, radius in zip(graphs, radii))
-    parts = [draw_matchings(cut, draws, seed=seed) for cut in cuts]
-    partners = np.concatenate([part.partners for part in parts])
-    return MatchingDraws(partners, float(np.mean([part.pv for part in parts])), len(rows))
+    return list(zip(source_views, target_views)), scales

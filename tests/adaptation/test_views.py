@@ -7,7 +7,7 @@ from sklearn.metrics.pairwise import rbf_kernel
 
 import pvmincq_jax as pvm
 from experiments import views as command
-from pvmincq_jax.adaptation.views import stack_views, view_margins, view_scales, view_votes
+from pvmincq_jax.adaptation.views import stack_views, view_margins, view_scales
 from pvmincq_jax.baselines import mincq as source_mincq
 from pvmincq_jax.baselines import resampling
 from pvmincq_jax.datasets import moons_task
@@ -27,8 +27,10 @@ def task():
 
 
 def test_votes_are_the_kernels_of_each_block(task):
-    _, source, target, _ = task
-    votes = view_votes(source, target, [2.0, 0.01])
+    moons, source, target, _ = task
+    given = {"radius": 1.0, "margin": 0.2}
+    model = pvm.pv_mincq_views(source, moons.source_labels, target, gammas=[2.0, 0.01], **given)
+    votes = model.voters.votes(source)
     expected = np.hstack([rbf_kernel(source[0], target[0], 2.0), rbf_kernel(source[1], target[1], 0.01)])
     np.testing.assert_allclose(votes, expected, rtol=1e-12)
 
