@@ -5,9 +5,8 @@ that were learnt elsewhere. Labels come to the target over matchings of all bloc
 MinCq then weighs the voters of all views in one problem, so that views that err in different places correct each other.
 """
 
-from collections.abc import Callable, Sequence
-from functools import partial
-from typing import Any, Literal
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +14,6 @@ import numpy as np
 
 from pvmincq_jax._checks import (
     check_callable,
-    check_labels,
     check_length,
     check_margins,
     check_points,
@@ -53,8 +51,6 @@ __all__ = [
 
 ViewMatching = Literal["joint", "each"]
 Views = Sequence[ArrayLike]
-# Source and target points in a description in which they are matched.
-Samples = tuple[np.ndarray, np.ndarray]
 
 
 def view_scales(target_views: Views) -> np.ndarray:
@@ -172,29 +168,22 @@ def pv_mincq_views(
       >>> print(predict(model, [np.array([[0.1], [1.1]]), np.array([[5.0], [4.2]])]), model.pv)
       [ 1. -1.] 0.0
     """
-    source_views, target_views, labels = _read_views(source_views, source_labels, target_views)
+    task = _read_views(source_views, source_labels, target_views, matching)
     check_length("gammas", gammas, len(target_views), "view")
     check_positive("gammas", gammas)
-    samples, _ = _matched_samples(source_views, target_views, matching)
     radii = np.atleast_1d(np.asarray(radius, float))
-    if radii.shape != (len(samples),):
+    if radii.shape != task.units.shape:
         raise ValueError(
-            f"radius must hold {len(samples)} numbers with matching={matching!r}; its shape is {radii.shape}"
+            f"radius must hold {len(task.units)} numbers with matching={matching!r}; its shape is {radii.shape}"
         )
-    graphs = _graphs(samples, labels, radii)
-    self_labels = _carried(graphs, radii, labels, np.arange(len(labels)), draws, seed)
-    family = _view_family(target_views, np.asarray(gammas, float))
-    mask = np.tile(self_labels.weights > 0, len(target_views))
-    return learn_at(family, target_views, self_labels, mask, radii, margin, margin_unit)
+    self_labels = _carry(task, _graphs(task, radii), radii, np.arange(len(task.labels)), draws, seed)
+    family = _kernels(task.target, np.asarray(gammas, float))
+    return learn_at(family, task.target, self_labels, _mask(task.target, self_labels), radii, margin, margin_unit)
 
 
 def _sweep_views(
-    samples: Sequence[Samples],
-    units: np.ndarray,
-    labels: np.ndarray,
+    task: "_Task",
     families: FamilyGrid,
-    points: tuple[Any, Any],
-    mask: Callable[[np.ndarray], np.ndarray],
     *,
     levels: Sequence[float] = PV_LEVELS,
     margins: Sequence[float] = MARGIN_FRACTIONS,
@@ -205,29 +194,25 @@ def _sweep_views(
     mesh: jax.sharding.Mesh | None = None,
     progress: Progress = None,
 ) -> Sweep:
-    """`pvmincq_jax.sweep` with any voters, one family per gamma, and with matchings of several descriptions pooled.
-
-    Samples are matched in each description, in its own unit of length. The points are those of target and source as the
-    families take them; the mask ``[n]`` says which voters take part, given which target points have a label ``[m_t]``.
-    """
-    check_folds(folds, int(np.sum(labels < 0)), int(np.sum(labels > 0)))
+    """`pvmincq_jax.sweep` with families, one per gamma, that vote on points other than those that are matched."""
+    check_folds(folds, int(np.sum(task.labels < 0)), int(np.sum(task.labels > 0)))
     checked = check_margins(margins, margin_unit)
     options = GridOptions(families, checked, margin_unit, folds=folds, draws=draws, seed=seed, mesh=mesh)
     # Every description has its own radius for a level of PV: [levels, s], the larger the level the smaller.
-    radii = np.stack([grid_radii(*pair, levels, "pv") for pair in samples], axis=1)
-    graphs = _graphs(samples, labels, radii.max(axis=0))
-    learning = everybody_and_folds(np.concatenate([pair[0] for pair in samples], axis=1), labels, folds, seed)
+    radii = np.stack([grid_radii(*samples, levels, "pv") for samples in task.matched], axis=1)
+    graphs = _graphs(task, radii.max(axis=0))
+    learning = everybody_and_folds(np.hstack([samples[0] for samples in task.matched]), task.labels, folds, seed)
     with progress_bar(progress, len(learning) * len(radii) * (1 + len(families.values)), "sweep") as advance:
         learnt = []
         for rows in map(np.flatnonzero, learning):
-            learnt.append([_carried(graphs, radius, labels, rows, draws, seed) for radius in radii])
+            learnt.append([_carry(task, graphs, radius, rows, draws, seed) for radius in radii])
             advance(len(radii))
-        masks = [[[mask(one.weights > 0)] * len(families.values) for one in row] for row in learnt]
-        voters = (families.families,) * len(radii)
-        task = LearningTask([points[0]] * len(radii), voters, masks, learnt, *points, learning)
-        target = np.concatenate([pair[1] / unit for pair, unit in zip(samples, units)], axis=1)
-        named = {"radii": np.mean(radii / units, axis=1), "pv": np.array([one.pv for one in learnt[0]])}
-        return learn_sweep(task, options._replace(advance=advance), labels, target=target, **named)
+        masks = [[[_mask(task.target, one)] * len(families.values) for one in row] for row in learnt]
+        points, voters = [task.target] * len(radii), (families.families,) * len(radii)
+        problem = LearningTask(points, voters, masks, learnt, task.target, task.source, learning)
+        target = np.hstack([samples[1] / unit for samples, unit in zip(task.matched, task.units)])
+        named = {"radii": np.mean(radii / task.units, axis=1), "pv": np.array([one.pv for one in learnt[0]])}
+        return learn_sweep(problem, options._replace(advance=advance), task.labels, target=target, **named)
 
 
 @takes_options_of(_sweep_views)
@@ -269,14 +254,10 @@ def fit_views_validated(
       ((0, 0, 0), 2)
     """
     check_callable("criterion", criterion)
-    source_views, target_views, labels = _read_views(source_views, source_labels, target_views)
-    values = np.asarray(multiples, float)
+    task, values = _read_views(source_views, source_labels, target_views, matching), np.asarray(multiples, float)
     gammas = values[:, None] / view_scales(target_views) ** 2
-    families = FamilyGrid(values, tuple(_view_family(target_views, row) for row in gammas))
-    matched, points = _matched_samples(source_views, target_views, matching), (target_views, source_views)
-    # A kernel on a target point without a label does not vote.
-    mask = partial(np.tile, reps=len(target_views))
-    return best_fit(_sweep_views(*matched, labels, families, points, mask, **grid), criterion)
+    families = FamilyGrid(values, tuple(_kernels(task.target, row) for row in gammas))
+    return best_fit(_sweep_views(task, families, **grid), criterion)
 
 
 @takes_options_of(_sweep_views)
@@ -318,11 +299,10 @@ def fit_votes_validated(
     check_rows("target_votes", target_votes, target)
     check_same_dimension("source_votes", source_votes, "target_votes", target_votes)
     dtype = common_dtype(source_votes, target_votes)
-    points = np.asarray(target_votes, dtype), np.asarray(source_votes, dtype)
-    families = FamilyGrid(np.ones(1), (OutputVoters(max(1.0, *(float(np.max(np.abs(votes))) for votes in points))),))
-    every = np.ones(points[0].shape[1], bool)
-    matched = [(source, target)], np.ones(1)
-    return best_fit(_sweep_views(*matched, labels, families, points, lambda _: every, **grid), criterion)
+    votes = np.asarray(source_votes, dtype), np.asarray(target_votes, dtype)
+    family = OutputVoters(max(1.0, *(float(np.max(np.abs(one))) for one in votes)))
+    task = _Task(*votes, labels, [(source, target)], np.ones(1))
+    return best_fit(_sweep_views(task, FamilyGrid(np.ones(1), (family,)), **grid), criterion)
 
 
 def view_margins(model: PVMinCq, views: Views) -> Array:
@@ -343,32 +323,52 @@ def view_margins(model: PVMinCq, views: Views) -> Array:
     """
     families = model.voters.families
     check_views("views", views, len(families))
+    # Every view has a kernel on each target point.
+    weights = jnp.reshape(jnp.asarray(model.weights), (len(families), -1))
     votes = [family.votes(view) for family, view in zip(families, views)]
-    parts = jnp.split(jnp.asarray(model.weights), np.cumsum([part.shape[1] for part in votes])[:-1])
-    return jnp.stack([vote_margin(own, part) for own, part in zip(votes, parts)], axis=1)
+    return jnp.stack([vote_margin(*pair) for pair in zip(votes, weights)], axis=1)
 
 
-def _view_family(views: Sequence[np.ndarray], gammas: np.ndarray) -> ViewVoters:
+class _Task(NamedTuple):
+    """Samples as voters see them, lists of views or given votes; labels ``[m_s]``; samples to match, units of length.
+
+    Samples are matched in each of s descriptions, in which the units ``[s]`` make lengths comparable.
+    """
+
+    source: Any
+    target: Any
+    labels: np.ndarray
+    matched: list[tuple[np.ndarray, np.ndarray]]
+    units: np.ndarray
+
+
+def _kernels(views: list[np.ndarray], gammas: np.ndarray) -> ViewVoters:
     """Gaussian kernels on the points of every view, with a gamma for each view."""
     return ViewVoters(tuple(GaussianVoters(view, view.dtype.type(gamma)) for view, gamma in zip(views, gammas)))
 
 
-def _graphs(samples: Sequence[Samples], labels: np.ndarray, radii: np.ndarray) -> list[RadiusGraph]:
-    """The graph of each pair of samples at its radius, in some of which a pair is within it."""
-    graphs = [space_graph(make_space(*pair, ties=labels), float(radius)) for pair, radius in zip(samples, radii)]
+def _mask(points: Any, sample: SelfLabels) -> np.ndarray:
+    """Which voters take part ``[n]``: the kernels of all views on points with a label, or all given voters."""
+    return np.tile(sample.weights > 0, len(points)) if isinstance(points, list) else np.ones(points.shape[1], bool)
+
+
+def _graphs(task: _Task, radii: np.ndarray) -> list[RadiusGraph]:
+    """The graph of each description at its radius; in some there is a pair."""
+    spaces = [make_space(*samples, ties=task.labels) for samples in task.matched]
+    graphs = [space_graph(space, float(radius)) for space, radius in zip(spaces, radii)]
     if not any(graph.neighbours.size for graph in graphs):
         check_reach(min(graphs, key=lambda graph: graph.nearest))
     return graphs
 
 
-def _carried(
-    graphs: Sequence[RadiusGraph], radii: np.ndarray, labels: np.ndarray, rows: np.ndarray, draws: int, seed: int
+def _carry(
+    task: _Task, graphs: list[RadiusGraph], radii: np.ndarray, rows: np.ndarray, draws: int, seed: int
 ) -> SelfLabels:
     """Labels of some source rows over the draws of all graphs, each at its radius; their PV is the mean."""
     cuts = [graph.within(float(radius), rows) for graph, radius in zip(graphs, radii)]
     parts = [draw_matchings(cut, draws, seed=seed) for cut in cuts]
     partners, pv = np.concatenate([part.partners for part in parts]), np.mean([part.pv for part in parts])
-    return carry_labels(MatchingDraws(partners, float(pv), len(rows)), labels[rows])
+    return carry_labels(MatchingDraws(partners, float(pv), len(rows)), task.labels[rows])
 
 
 def check_views(name: str, views: Views, count: int | None = None) -> None:
@@ -386,27 +386,17 @@ def check_views(name: str, views: Views, count: int | None = None) -> None:
             )
 
 
-def _read_views(
-    source_views: Views, source_labels: ArrayLike, target_views: Views
-) -> tuple[list[np.ndarray], list[np.ndarray], np.ndarray]:
-    """Checked views and labels, in one precision."""
+def _read_views(source_views: Views, source_labels: ArrayLike, target_views: Views, matching: ViewMatching) -> _Task:
+    """A checked task in one precision, with the stacks or each view's own samples to match."""
     check_views("source_views", source_views)
     check_views("target_views", target_views, len(source_views))
     for v, (x, y) in enumerate(zip(source_views, target_views)):
         check_same_dimension(f"source_views[{v}]", x, f"target_views[{v}]", y)
-    check_labels("source_labels", source_labels, np.shape(source_views[0])[0], soft=False, both_classes=True)
-    dtype = common_dtype(*source_views, *target_views)
-    source, target = ([np.asarray(view, dtype) for view in views] for views in (source_views, target_views))
-    return source, target, np.asarray(source_labels, dtype)
-
-
-def _matched_samples(
-    source_views: list[np.ndarray], target_views: list[np.ndarray], matching: ViewMatching
-) -> tuple[list[Samples], np.ndarray]:
-    """The samples that are matched, the stacks or each view's own, and their units of length."""
-    scales = view_scales(target_views)
-    if matching == "joint":
-        return [(stack_views(source_views, scales), stack_views(target_views, scales))], np.ones(1)
-    if matching != "each":
+    if matching not in ("joint", "each"):
         raise ValueError(f"matching must be 'joint' or 'each'; it is {matching!r}")
-    return list(zip(source_views, target_views)), scales
+    whole, labels, _ = read_task(np.hstack(source_views), source_labels, np.hstack(target_views))
+    source, target = ([np.asarray(view, whole.dtype) for view in views] for views in (source_views, target_views))
+    scales = view_scales(target)
+    if matching == "each":
+        return _Task(source, target, labels, list(zip(source, target)), scales)
+    return _Task(source, target, labels, [(stack_views(source, scales), stack_views(target, scales))], np.ones(1))
