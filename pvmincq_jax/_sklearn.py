@@ -133,11 +133,11 @@ def number(value: Any) -> Any:
     return float(value) if np.ndim(value) == 0 else np.asarray(value)
 
 
-# Parameters are the fields: the constructor that they make keeps them as they are, and `fit` checks them.
-classifier = dataclasses.dataclass(kw_only=True, eq=False, repr=False)
+# The constructor keeps parameters as they are; `fit` checks them.
+fields_are_parameters = dataclasses.dataclass(kw_only=True, eq=False, repr=False)
 
 
-@classifier
+@fields_are_parameters
 class VoteClassifier(ClassifierMixin, BaseEstimator):
     """Prediction by a fitted vote of two classes, or by one for each class, ``model_``."""
 
@@ -290,7 +290,7 @@ class VoteClassifier(ClassifierMixin, BaseEstimator):
         return gibbs_probabilities(self.decision_function(X, sample_domain))
 
 
-@classifier
+@fields_are_parameters
 class AdaptedClassifier(VoteClassifier):
     """A classifier that learns from a labelled source domain and a target domain without labels."""
 

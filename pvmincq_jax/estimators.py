@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from pvmincq_jax._sklearn import AdaptedClassifier, Domains, VoteClassifier, classifier, validate_data
+from pvmincq_jax._sklearn import AdaptedClassifier, Domains, VoteClassifier, fields_are_parameters, validate_data
 from pvmincq_jax.adaptation.choice import TOP_FRACTION
 from pvmincq_jax.adaptation.criteria import Criterion, label_criterion, rs, rs_pv, rs_pv_cbound, rs_pv_risk
 from pvmincq_jax.adaptation.transport_criteria import transport_criterion
@@ -33,7 +33,7 @@ __all__ = ["MinCqClassifier", "PVMinCqClassifier", "PVTransportClassifier"]
 _CRITERIA: dict[str, Criterion] = {one.__name__: one for one in (rs, rs_pv, rs_pv_cbound, label_criterion, rs_pv_risk)}
 
 
-@classifier
+@fields_are_parameters
 class MinCqClassifier(VoteClassifier):
     """The majority vote of least C-bound, on one domain (Algorithm 1).
 
@@ -107,7 +107,7 @@ class MinCqClassifier(VoteClassifier):
         return self
 
 
-@classifier
+@fields_are_parameters
 class PVMinCqClassifier(AdaptedClassifier):
     """A majority vote for a target domain without labels, learnt from a labelled source domain (Algorithm 3).
 
@@ -210,7 +210,7 @@ class PVMinCqClassifier(AdaptedClassifier):
         return self._call(fit_mincq_validated if task.single else fit_validated, task, criterion)
 
 
-@classifier
+@fields_are_parameters
 class PVTransportClassifier(AdaptedClassifier):
     """A majority vote for a target domain without labels, learnt on source points that move there. Not in the paper.
 
