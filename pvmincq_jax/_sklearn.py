@@ -43,7 +43,6 @@ __all__: list[str] = []
 
 # A parameter that is given, listed to choose from, or None to be chosen from a default list.
 Given = float | Sequence[float] | None
-ClassWeight = dict[Any, float] | Literal["balanced"] | None
 
 
 class Domains(NamedTuple):
@@ -128,9 +127,7 @@ def seed_of(random_state: Any) -> int:
 
 def number(value: Any) -> Any:
     """A float, an array with one for each class, or None."""
-    if value is None:
-        return None
-    return float(value) if np.ndim(value) == 0 else np.asarray(value)
+    return None if value is None else float(value) if np.ndim(value) == 0 else np.asarray(value)
 
 
 # The constructor keeps parameters as they are; `fit` checks them.
@@ -153,7 +150,7 @@ class VoteClassifier(ClassifierMixin, BaseEstimator):
     margin: Given = None
     margin_unit: MarginUnit = "fraction"
     most_voters: int = MOST_VOTERS
-    class_weight: ClassWeight = None
+    class_weight: dict[Any, float] | Literal["balanced"] | None = None
     random_state: Any = 0
     keep_sweep: bool = True
 
@@ -175,13 +172,13 @@ class VoteClassifier(ClassifierMixin, BaseEstimator):
         options["source_weights"] = options["sample_weights"] = task.weights
         for name, option in (("margin", "margins"), ("gamma", "gammas"), ("radius", "radii")):
             if options.get(name) is not None:
-                options[option] = np.atleast_1d(check_numbers(name, options[name])).astype(float)
+                options[option] = check_list(name, np.atleast_1d(check_numbers(name, options[name])))
         if "margins" in options:
             check_margins(options["margins"], self.margin_unit, "margin")
         family_grid(self.voters, options.get("gammas"), task.target, "gamma")
         if "radii" in options and not task.single:
             check = check_not_negative if options["radius_unit"] == "pv" else check_positive
-            check("radius", check_list("radius", options["radii"]))
+            check("radius", options["radii"])
         if options.get("folds") is not None:
             smallest = int(np.min(np.unique(task.labels, return_counts=True)[1]))
             # A class of one point is left to the fit.

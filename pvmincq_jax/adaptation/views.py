@@ -255,7 +255,7 @@ def fit_views_validated(
     """
     check_callable("criterion", criterion)
     task, values = _read_views(source_views, source_labels, target_views, matching), np.asarray(multiples, float)
-    gammas = values[:, None] / view_scales(target_views) ** 2
+    gammas = values[:, None] / view_scales(task.target) ** 2
     families = FamilyGrid(values, tuple(_kernels(task.target, row) for row in gammas))
     return best_fit(_sweep_views(task, families, **grid), criterion)
 
@@ -378,12 +378,7 @@ def check_views(name: str, views: Views, count: int | None = None) -> None:
     if count is not None and len(views) != count:
         raise ValueError(f"{name} must hold {count} views; it holds {len(views)}")
     for v, view in enumerate(views):
-        check_points(f"{name}[{v}]", view)
-        if np.shape(view)[0] != np.shape(views[0])[0]:
-            raise ValueError(
-                f"{name} must describe the same objects; {name}[0] has {np.shape(views[0])[0]} rows and {name}[{v}] "
-                f"has {np.shape(view)[0]}"
-            )
+        check_rows(f"{name}[{v}]", view, views[0], "object")
 
 
 def _read_views(source_views: Views, source_labels: ArrayLike, target_views: Views, matching: ViewMatching) -> _Task:

@@ -169,7 +169,10 @@ def test_gradient_reaches_the_views(task):
         ({"source_views": np.zeros((4, 2))}, "source_views must be a list or tuple"),
         ({"source_views": []}, "source_views must be a list or tuple"),
         ({"target_views": [np.zeros((4, 1))]}, "target_views must hold 2 views; it holds 1"),
-        ({"target_views": [np.zeros((4, 1)), np.zeros((5, 1))]}, "target_views must describe the same objects"),
+        (
+            {"target_views": [np.zeros((4, 1)), np.zeros((5, 1))]},
+            r"target_views\[1\] must have one row per object \(4\); it has 5",
+        ),
         ({"target_views": [np.zeros((4, 1)), np.zeros((4, 2))]}, r"source_views\[1\] and target_views\[1\] must have"),
         ({"gammas": [1.0]}, "gammas must have one entry per view"),
         ({"gammas": [1.0, -1.0]}, "gammas must be finite and above 0"),
