@@ -168,8 +168,9 @@ class VoteClassifier(ClassifierMixin, BaseEstimator):
 
     def _call(self, fit: Callable[..., ValidatedFit], task: Domains, criterion: Criterion) -> ValidatedFit:
         """A fit of a task by those of the parameters that it takes, under its names; errors are by the parameters'."""
-        options = self.get_params(deep=False) | {"criterion": criterion, "seed": seed_of(self.random_state)}
-        options["source_weights"] = options["sample_weights"] = task.weights
+        options: dict[str, Any] = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        options |= {"criterion": criterion, "seed": seed_of(self.random_state)}
+        options |= {"source_weights": task.weights, "sample_weights": task.weights}
         for name, option in (("margin", "margins"), ("gamma", "gammas"), ("radius", "radii")):
             if options.get(name) is not None:
                 options[option] = check_list(name, np.atleast_1d(check_numbers(name, options[name])))

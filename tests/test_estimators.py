@@ -1,5 +1,6 @@
 """The scikit-learn faces: its own checks, the library's answers, and what happens to everything that is not given."""
 
+import inspect
 import pickle
 import subprocess
 import sys
@@ -363,6 +364,21 @@ DOMAIN = np.array([1, 1, 1, -2, -2, -2])
 def test_errors_say_what_to_do(classifier, arguments, message):
     with pytest.raises(ValueError, match=message):
         classifier.fit(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("classifier", "fit"),
+    [
+        (MinCqClassifier, pvm.fit_mincq_validated),
+        (PVMinCqClassifier, pvm.fit_validated),
+        (PVTransportClassifier, pvm.fit_transport_validated),
+    ],
+)
+def test_every_parameter_is_an_option_of_the_fit(classifier, fit):
+    names = {"margin": "margins", "gamma": "gammas", "radius": "radii", "random_state": "seed"}
+    weights = "sample_weights" if classifier is MinCqClassifier else "source_weights"
+    parameters = set(classifier().get_params()) - {"class_weight", "keep_sweep"}
+    assert {names.get(name, name) for name in parameters} | {weights} <= set(inspect.signature(fit).parameters)
 
 
 @pytest.mark.parametrize("classifier", [PVMinCqClassifier, PVTransportClassifier])
