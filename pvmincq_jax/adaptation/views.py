@@ -176,7 +176,7 @@ def pv_mincq_views(
         raise ValueError(
             f"radius must hold {len(task.units)} numbers with matching={matching!r}; its shape is {radii.shape}"
         )
-    self_labels = _carry(task, _graphs(task, radii), radii, np.arange(len(task.labels)), draws, seed)
+    self_labels = _carry(_graphs(task, radii), task.labels, draws, seed)
     family = _kernels(task.target, np.asarray(gammas, float))
     return learn_at(family, task.target, self_labels, _mask(task.target, self_labels), radii, margin, margin_unit)
 
@@ -205,7 +205,8 @@ def _sweep_views(
     with progress_bar(progress, len(learning) * len(radii) * (1 + len(families.values)), "sweep") as advance:
         learnt = []
         for rows in map(np.flatnonzero, learning):
-            learnt.append([_carry(task, graphs, radius, rows, draws, seed) for radius in radii])
+            cuts = [[graph.within(float(one), rows) for graph, one in zip(graphs, row)] for row in radii]
+            learnt.append([_carry(cut, task.labels[rows], draws, seed) for cut in cuts])
             advance(len(radii))
         masks = [[[_mask(task.target, one)] * len(families.values) for one in row] for row in learnt]
         points, voters = [task.target] * len(radii), (families.families,) * len(radii)
@@ -361,14 +362,11 @@ def _graphs(task: _Task, radii: np.ndarray) -> list[RadiusGraph]:
     return graphs
 
 
-def _carry(
-    task: _Task, graphs: list[RadiusGraph], radii: np.ndarray, rows: np.ndarray, draws: int, seed: int
-) -> SelfLabels:
-    """Labels of some source rows over the draws of all graphs, each at its radius; their PV is the mean."""
-    cuts = [graph.within(float(radius), rows) for graph, radius in zip(graphs, radii)]
-    parts = [draw_matchings(cut, draws, seed=seed) for cut in cuts]
+def _carry(graphs: list[RadiusGraph], labels: np.ndarray, draws: int, seed: int) -> SelfLabels:
+    """Labels over the draws of all graphs; their PV is the mean."""
+    parts = [draw_matchings(graph, draws, seed=seed) for graph in graphs]
     partners, pv = np.concatenate([part.partners for part in parts]), np.mean([part.pv for part in parts])
-    return carry_labels(MatchingDraws(partners, float(pv), len(rows)), task.labels[rows])
+    return carry_labels(MatchingDraws(partners, float(pv), len(labels)), labels)
 
 
 def check_views(name: str, views: Views, count: int | None = None) -> None:
