@@ -69,8 +69,7 @@ from pvmincq_jax.adaptation.criteria import (
 )
 from pvmincq_jax.adaptation.transport_criteria import transport_criterion
 from pvmincq_jax.adaptation.validate import ValidatedFit, fit_mincq_validated, fit_transport_validated, fit_validated
-from pvmincq_jax.adaptation.views import adapt_votes, pv_mincq_views
-from pvmincq_jax.adaptation.view_validation import fit_views_validated, fit_votes_validated
+from pvmincq_jax.adaptation.views import adapt_votes, fit_views_validated, fit_votes_validated, pv_mincq_views
 from pvmincq_jax.adaptation.shift import LabelShift, Shift, detect_shift, label_shift
 from pvmincq_jax.adaptation.distance import LearnedMap, LinearMap, apply_map, learn_map
 from pvmincq_jax.bounds.domain import corollary1, joint_error, theorem1

@@ -90,11 +90,11 @@ def check_same_dimension(
         )
 
 
-def check_rows(name: str, votes: ArrayLike, points: ArrayLike) -> None:
-    """Votes on these points."""
+def check_rows(name: str, votes: ArrayLike, points: ArrayLike, what: str = "point") -> None:
+    """Votes on these points, or another description of the same objects."""
     check_points(name, votes)
     if np.shape(votes)[0] != np.shape(points)[0]:
-        raise ValueError(f"{name} must have one row per point ({np.shape(points)[0]}); it has {np.shape(votes)[0]}")
+        raise ValueError(f"{name} must have one row per {what} ({np.shape(points)[0]}); it has {np.shape(votes)[0]}")
 
 
 def check_labels(

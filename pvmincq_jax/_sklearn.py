@@ -1,7 +1,8 @@
-"""What the scikit-learn faces share: labels of any kind, domains, grids of parameters, votes at new points."""
+"""What the scikit-learn faces share: labels of any kind, domains, parameters as options of fits, and predictions."""
 
 import abc
-import functools
+import dataclasses
+import inspect
 import numbers
 import warnings
 from collections.abc import Callable, Sequence
@@ -9,14 +10,24 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from pvmincq_jax._checks import check_count, check_length, check_margins, check_numbers, check_sample_weights
+from pvmincq_jax._checks import (
+    check_count,
+    check_length,
+    check_list,
+    check_margins,
+    check_not_negative,
+    check_numbers,
+    check_positive,
+    check_sample_weights,
+)
 from pvmincq_jax._probabilities import gibbs_probabilities, predicted_numbers, probabilities, probability_scale
 from pvmincq_jax._types import MarginUnit, RadiusUnit
-from pvmincq_jax.adaptation.criteria import Criterion, label_criterion, rs, rs_pv, rs_pv_cbound, rs_pv_risk
+from pvmincq_jax.adaptation.criteria import Criterion
 from pvmincq_jax.adaptation.model import ClassNames, decision
 from pvmincq_jax.adaptation.sweeps import UnlabelledClass
-from pvmincq_jax.adaptation.validate import ValidatedFit, fit_mincq_validated
+from pvmincq_jax.adaptation.validate import MOST_POINTS, ValidatedFit
 from pvmincq_jax.matching.space import Metric
+from pvmincq_jax.voting.centers import MOST_VOTERS
 from pvmincq_jax.voting.families import VoterKind, family_grid
 
 try:
@@ -30,11 +41,8 @@ except ImportError as error:
 
 __all__: list[str] = []
 
-CRITERIA: dict[str, Criterion] = {one.__name__: one for one in (rs, rs_pv, rs_pv_cbound, label_criterion, rs_pv_risk)}
-
 # A parameter that is given, listed to choose from, or None to be chosen from a default list.
 Given = float | Sequence[float] | None
-ClassWeight = dict[Any, float] | Literal["balanced"] | None
 
 
 class Domains(NamedTuple):
@@ -55,12 +63,15 @@ class Domains(NamedTuple):
     single: bool
 
 
+def read_labels(y: Any) -> np.ndarray:
+    """Labels ``[m]``; numbers that were stored beside None or NaN become numbers again, and text becomes text."""
+    y = column_or_1d(y, warn=True)
+    return np.array(y.tolist()) if y.dtype == object else y
+
+
 def signs(y: Any) -> tuple[np.ndarray, np.ndarray]:
     """The classes in order ``[c]``, and labels ``[m]``: -1 and +1 of two classes, numbers from 0 on of more."""
-    y = column_or_1d(y, warn=True)
-    if y.dtype == object:
-        # Numbers that were stored beside None or NaN become numbers again; text becomes text.
-        y = np.array(y.tolist())
+    y = read_labels(y)
     check_classification_targets(y)
     classes, numbers = np.unique(y, return_inverse=True)
     if classes.size == 1:
@@ -69,6 +80,11 @@ def signs(y: Any) -> tuple[np.ndarray, np.ndarray]:
             "sample was drawn or split; a stratified split keeps all classes"
         )
     return classes, 2.0 * numbers - 1 if classes.size == 2 else numbers.astype(float)
+
+
+def names_of(labels: np.ndarray, classes: np.ndarray) -> np.ndarray:
+    """The classes that labels of `signs` stand for ``[m]``."""
+    return classes[(labels > 0 if len(classes) == 2 else labels).astype(int)]
 
 
 def taken(y: Any, rows: np.ndarray) -> Any:
@@ -86,8 +102,8 @@ def read_domain(sample_domain: Any, count: int) -> np.ndarray:
     return np.broadcast_to(domain, (count,))
 
 
-def source_rows(sample_domain: Any, count: int) -> np.ndarray:
-    """Which rows are of the source: those with a domain of 0 or more ``[m]``, bool."""
+def source_part(y: Any, sample_domain: Any, count: int) -> tuple[np.ndarray, Any]:
+    """Which rows are of the source, those with a domain of 0 or more, bool ``[m]``; and the labels of these."""
     source = read_domain(sample_domain, count) >= 0
     for rows, name, rule in ((source, "source", "0 or above"), (~source, "target", "below 0")):
         if not np.any(rows):
@@ -95,7 +111,11 @@ def source_rows(sample_domain: Any, count: int) -> np.ndarray:
                 f"sample_domain names no {name} row ({rule}): adaptation needs both domains. For one domain, leave "
                 "sample_domain out"
             )
-    return source
+    if y is None or np.shape(y)[:1] != (count,):
+        raise ValueError(
+            f"y must have one entry per row of X ({count}), whatever it is for target rows; its shape is {np.shape(y)}"
+        )
+    return source, taken(y, source)
 
 
 def seed_of(random_state: Any) -> int:
@@ -105,34 +125,16 @@ def seed_of(random_state: Any) -> int:
     return int(check_random_state(random_state).randint(2**31 - 1))
 
 
-def listed(name: str, given: Given) -> np.ndarray:
-    """The numbers of a parameter to choose from, one or several."""
-    values = np.atleast_1d(np.asarray(check_numbers(name, given), dtype=float))
-    if values.ndim != 1 or not values.size or not np.all(np.isfinite(values)) or np.any(values < 0):
-        raise ValueError(f"{name} must be a number above 0, a list of them, or None to be chosen; it is {given!r}")
-    return values
-
-
-def fold_count(folds: int | None, labels: np.ndarray) -> int | None:
-    """The folds given, or as many as the smallest class has points; None to leave it to the fit."""
-    smallest = int(np.min(np.unique(labels, return_counts=True)[1]))
-    return None if folds is None or smallest < 2 else min(check_count("folds", folds, 2), smallest)
-
-
-def named_criterion(criterion: str | Criterion) -> Criterion:
-    """A criterion by its name, or a function as it is."""
-    if isinstance(criterion, str) and criterion not in CRITERIA:
-        raise ValueError(f"criterion must be one of {', '.join(CRITERIA)}, or a function; it is {criterion!r}")
-    return CRITERIA[criterion] if isinstance(criterion, str) else criterion
-
-
 def number(value: Any) -> Any:
     """A float, an array with one for each class, or None."""
-    if value is None:
-        return None
-    return float(value) if np.ndim(value) == 0 else np.asarray(value)
+    return None if value is None else float(value) if np.ndim(value) == 0 else np.asarray(value)
 
 
+# The constructor keeps parameters as they are; `fit` checks them.
+fields_are_parameters = dataclasses.dataclass(kw_only=True, eq=False, repr=False)
+
+
+@fields_are_parameters
 class VoteClassifier(ClassifierMixin, BaseEstimator):
     """Prediction by a fitted vote of two classes, or by one for each class, ``model_``."""
 
@@ -143,37 +145,53 @@ class VoteClassifier(ClassifierMixin, BaseEstimator):
     __metadata_request__decision_function = {"sample_domain": True}  # noqa: RUF012
     __metadata_request__score = {"sample_domain": True}  # noqa: RUF012
 
-    voters: VoterKind
-    gamma: Given
-    margin: Given
-    margin_unit: MarginUnit
-    most_voters: int
-    class_weight: ClassWeight
-    random_state: Any
-    keep_sweep: bool
+    voters: VoterKind = "rbf"
+    gamma: Given = None
+    margin: Given = None
+    margin_unit: MarginUnit = "fraction"
+    most_voters: int = MOST_VOTERS
+    class_weight: dict[Any, float] | Literal["balanced"] | None = None
+    random_state: Any = 0
+    keep_sweep: bool = True
 
-    def _grid(self, points: np.ndarray) -> dict[str, Any]:
-        """The options that all fits have, under their names; errors are by the parameters' own."""
-        grid: dict[str, Any] = {"voters": self.voters, "most_voters": self.most_voters, "margin_unit": self.margin_unit}
-        if self.margin is not None:
-            grid["margins"] = check_margins(listed("margin", self.margin), self.margin_unit, "margin")
-        if self.gamma is not None:
-            grid["gammas"] = np.atleast_1d(check_numbers("gamma", self.gamma))
-        family_grid(self.voters, grid.get("gammas"), points, "gamma")
-        return grid | {"seed": seed_of(self.random_state)}
+    def _read(self, X: np.ndarray, y: Any, sample_weight: Any, target: np.ndarray | None = None) -> Domains:
+        """A task of the rows that have a weight, of one domain if there is no target; learns the classes' names."""
+        weights = np.ones(len(X)) if sample_weight is None else check_numbers("sample_weight", sample_weight)
+        check_sample_weights("sample_weight", weights, len(X))
+        kept = weights > 0
+        self.classes_, labels = signs(taken(y, kept))
+        source, weights = X[kept], weights[kept].astype(float)
+        # A vote of each class against the rest is balanced in any case.
+        if len(self.classes_) == 2 or self.class_weight != "balanced":
+            weights = weights * compute_sample_weight(self.class_weight, names_of(labels, self.classes_))
+        return Domains(source, labels, source if target is None else target, weights, target is None)
 
-    def _fit_one_domain(self, task: Domains, criterion: str | Criterion, folds: int | None) -> ValidatedFit:
-        """On one domain every point is its own match."""
-        options = self._grid(task.source) | {"folds": fold_count(folds, task.labels)}
-        options |= {"sample_weights": task.weights, "criterion": named_criterion(criterion)}
-        return fit_mincq_validated(task.source, task.labels, **options)
+    def _call(self, fit: Callable[..., ValidatedFit], task: Domains, criterion: Criterion) -> ValidatedFit:
+        """A fit of a task by those of the parameters that it takes, under its names; errors are by the parameters'."""
+        options: dict[str, Any] = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        options |= {"criterion": criterion, "seed": seed_of(self.random_state)}
+        options |= {"source_weights": task.weights, "sample_weights": task.weights}
+        for name, option in (("margin", "margins"), ("gamma", "gammas"), ("radius", "radii")):
+            if options.get(name) is not None:
+                options[option] = check_list(name, np.atleast_1d(check_numbers(name, options[name])))
+        if "margins" in options:
+            check_margins(options["margins"], self.margin_unit, "margin")
+        family_grid(self.voters, options.get("gammas"), task.target, "gamma")
+        if "radii" in options and not task.single:
+            check = check_not_negative if options["radius_unit"] == "pv" else check_positive
+            check("radius", options["radii"])
+        if options.get("folds") is not None:
+            smallest = int(np.min(np.unique(task.labels, return_counts=True)[1]))
+            # A class of one point is left to the fit.
+            options["folds"] = None if smallest < 2 else min(check_count("folds", options["folds"], 2), smallest)
+        known = inspect.signature(fit).parameters
+        return fit(*task[: 2 if task.single else 3], **{name: options[name] for name in options if name in known})
 
-    def _learnt(self, fit: ValidatedFit, single: bool) -> None:
+    def _name(self, fit: ValidatedFit, single: bool) -> None:
         """Names the results that all classifiers have."""
         model = fit.model._replace(classes=ClassNames(self.classes_.tolist()))
         self.model_, self.choice_, self.sweep_ = model, fit.choice, fit.sweep if self.keep_sweep else None
-        self.weights_ = np.asarray(model.weights)
-        self.centers_ = model.centers
+        self.weights_, self.centers_ = np.asarray(model.weights), model.centers
         # A committee has no gamma of its own, and voters may have none.
         self.gamma_ = None if model.kkt_residual is None or np.isnan(fit.choice.gamma) else fit.choice.gamma
         self.margin_, self.mu_max_ = number(model.margin), number(model.mu_max)
@@ -192,25 +210,6 @@ class VoteClassifier(ClassifierMixin, BaseEstimator):
             return decision(fit.model, fit.sweep.learning_points(r))
         # By how much a class is behind the best one, in units of a margin: but for a constant, its vote.
         return values if values.ndim == 1 else np.minimum(values, 0.0).T * np.min(fit.model.margin)
-
-    def _one_domain(self, X: Any, y: Any, sample_weight: Any) -> Domains:
-        """Checks a sample of one domain, and learns the names of features and classes."""
-        X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2)
-        X, labels, weights = self._weighed(X, y, sample_weight)
-        return Domains(X, labels, X, weights, True)
-
-    def _weighed(self, X: np.ndarray, y: Any, sample_weight: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Points, labels and weights of the rows that have a weight; learns the names of the classes."""
-        weights = np.ones(len(X)) if sample_weight is None else check_numbers("sample_weight", sample_weight)
-        check_sample_weights("sample_weight", weights, len(X))
-        kept = weights > 0
-        self.classes_, labels = signs(taken(y, kept))
-        weights = weights[kept].astype(float)
-        # A vote of each class against the rest is balanced in any case.
-        if len(self.classes_) == 2 or self.class_weight != "balanced":
-            numbers = labels > 0 if len(self.classes_) == 2 else labels
-            weights = weights * compute_sample_weight(self.class_weight, self.classes_[numbers.astype(int)])
-        return X[kept], labels, weights
 
     def decision_function(self, X: Any, sample_domain: Any = None) -> np.ndarray:
         """The expected vote, sum_j w_j h_j(x), in [-1, 1].
@@ -242,8 +241,8 @@ class VoteClassifier(ClassifierMixin, BaseEstimator):
 
         Returns: labels ``[m]``, from ``classes_``.
         """
-        numbers = predicted_numbers(self.decision_function(X, sample_domain))
-        return self.classes_[numbers]
+        predicted = predicted_numbers(self.decision_function(X, sample_domain))
+        return self.classes_[predicted]
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, sample_domain: Any = None) -> float:
         """The share of rows whose class is predicted; the labels of all rows are read, whatever their domain.
@@ -289,32 +288,26 @@ class VoteClassifier(ClassifierMixin, BaseEstimator):
         return gibbs_probabilities(self.decision_function(X, sample_domain))
 
 
-def one_form(init: Callable[..., None]) -> Callable[..., None]:
-    """A constructor that says where to go if it is told a form, as in version 0.2; its signature is the same."""
-
-    @functools.wraps(init)
-    def checked(self: Any, *arguments: Any, **parameters: Any) -> None:
-        if "form" in parameters:
-            raise ValueError(
-                f"form is no parameter of {type(self).__name__}; it is {parameters['form']!r}. Take PVMinCqClassifier "
-                "for the paper's form ('label'), and PVTransportClassifier for the one that moves source points "
-                "('transport')"
-            )
-        init(self, *arguments, **parameters)
-
-    return checked
-
-
+@fields_are_parameters
 class AdaptedClassifier(VoteClassifier):
     """A classifier that learns from a labelled source domain and a target domain without labels."""
 
-    radius: Given
-    radius_unit: RadiusUnit
-    draws: int | None
-    most_points: int | None
-    metric: Metric
-
     __metadata_request__fit = {"sample_domain": True, "sample_weight": True}  # noqa: RUF012
+
+    radius: Given = None
+    radius_unit: RadiusUnit = "absolute"
+    draws: int | None = None
+    most_points: int | None = MOST_POINTS
+    metric: Metric = "euclidean"
+
+    def __new__(cls, *arguments: Any, **parameters: Any) -> Any:
+        """Says where to go if it is told a form, as in version 0.2."""
+        if "form" in parameters:
+            raise ValueError(
+                f"form is no parameter of {cls.__name__}; it is {parameters['form']!r}. Take PVMinCqClassifier for the "
+                "paper's form ('label'), and PVTransportClassifier for the one that moves source points ('transport')"
+            )
+        return super().__new__(cls)
 
     def fit(self, X: Any, y: Any, sample_domain: Any = None, sample_weight: Any = None) -> Any:
         """Learns the vote.
@@ -330,21 +323,24 @@ class AdaptedClassifier(VoteClassifier):
         Returns: the classifier itself.
         """
         if sample_domain is None:
-            task = self._one_domain(X, y, sample_weight)
-            self._warn_of_masks()
-            return self._named(task)
+            X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2)
+            task, classes = self._read(X, y, sample_weight), self.classes_
+            if len(classes) > 2 and np.issubdtype(classes.dtype, np.number) and classes[0] == -1 and classes[1] >= 0:
+                # As skada masks labels of target rows.
+                warnings.warn(
+                    f"y holds -1 beside {len(classes) - 1} other classes, and there is no sample_domain: all rows are "
+                    "one domain then, -1 is a class, and nothing is adapted. If -1 masks the labels of target rows, "
+                    "pass sample_domain, 0 or above for source rows and below 0 for target rows",
+                    UserWarning,
+                    stacklevel=2,
+                )
+            return self._learn(task)
         X = validate_data(self, X, dtype=np.float64)
-        source = source_rows(sample_domain, len(X))
-        if y is None or np.shape(y)[:1] != (len(X),):
-            raise ValueError(
-                f"y must have one entry per row of X ({len(X)}), whatever it is for target rows; its shape is "
-                f"{np.shape(y)}"
-            )
+        source, labels = source_part(y, sample_domain, len(X))
         if sample_weight is not None:
             check_length("sample_weight", sample_weight, len(X), "row of X")
             sample_weight = taken(sample_weight, source)
-        points, labels, weights = self._weighed(X[source], taken(y, source), sample_weight)
-        return self._named(Domains(points, labels, X[~source], weights, False))
+        return self._learn(self._read(X[source], labels, sample_weight, X[~source]))
 
     def fit_domains(self, Xs: Any, ys: Any, Xt: Any, sample_weight: Any = None) -> Any:
         """Learns the vote from two samples.
@@ -359,8 +355,7 @@ class AdaptedClassifier(VoteClassifier):
         """
         Xs, ys = validate_data(self, Xs, ys, dtype=np.float64)
         Xt = validate_data(self, Xt, dtype=np.float64, reset=False)
-        points, labels, weights = self._weighed(Xs, ys, sample_weight)
-        return self._named(Domains(points, labels, Xt, weights, False))
+        return self._learn(self._read(Xs, ys, sample_weight, Xt))
 
     def fit_target(self, Xt: Any) -> Any:
         """Learns the vote anew for another target, from the source that it was fitted with.
@@ -372,48 +367,21 @@ class AdaptedClassifier(VoteClassifier):
         """
         check_is_fitted(self)
         Xt = validate_data(self, Xt, dtype=np.float64, reset=False)
-        return self._named(Domains(self.source_, self.source_labels_, Xt, self.source_weights_, False))
+        return self._learn(Domains(self.source_, self.source_labels_, Xt, self.source_weights_, False))
 
     @abc.abstractmethod
     def _fit(self, task: Domains) -> ValidatedFit:
         """What a subclass learns from a checked task."""
 
-    def _warn_of_masks(self) -> None:
-        """Warns of labels that look as skada masks those of target rows, where nobody said which rows these are."""
-        classes = self.classes_
-        if len(classes) > 2 and np.issubdtype(classes.dtype, np.number) and classes[0] == -1 and classes[1] >= 0:
-            warnings.warn(
-                f"y holds -1 beside {len(classes) - 1} other classes, and there is no sample_domain: all rows are one "
-                "domain then, -1 is a class, and nothing is adapted. If -1 masks the labels of target rows, pass "
-                "sample_domain, 0 or above for source rows and below 0 for target rows",
-                UserWarning,
-                stacklevel=3,
-            )
-
-    def _named(self, task: Domains) -> Any:
+    def _learn(self, task: Domains) -> Any:
         """Learns, and names the results."""
         try:
             fit = self._fit(task)
         except UnlabelledClass as error:
             raise UnlabelledClass(error.numbers, self.classes_.tolist()) from error
-        model = fit.model
-        self._learnt(fit, task.single)
-        self.adapted_, self.shift_ = fit.adapted and not task.single, fit.shift
-        self.criterion_ = fit.choice.scores
-        self.source_, self.source_labels_, self.target_ = task.source, task.labels, task.target
-        self.source_weights_ = task.weights
-        self.radius_, self.pv_, self.pairs_ = number(model.radius), float(model.pv), model.pairs
-        self.self_labels_, self.self_label_weights_ = np.asarray(model.labels), np.asarray(model.label_weights)
+        self._name(fit, task.single)
+        self.adapted_, self.shift_, self.criterion_ = fit.adapted and not task.single, fit.shift, fit.choice.scores
+        self.source_, self.source_labels_, self.target_, self.source_weights_ = task[:4]
+        self.radius_, self.pv_, self.pairs_ = number(fit.model.radius), float(fit.model.pv), fit.model.pairs
+        self.self_labels_, self.self_label_weights_ = np.asarray(fit.model.labels), np.asarray(fit.model.label_weights)
         return self
-
-    def _domain_grid(self, task: Domains) -> dict[str, Any]:
-        """`_grid`, and the options of the matching."""
-        grid = self._grid(task.target) | {"metric": self.metric, "radius_unit": self.radius_unit, "draws": self.draws}
-        grid["most_points"] = self.most_points
-        grid["source_weights"] = task.weights
-        if self.radius is not None:
-            radii = listed("radius", self.radius)
-            if self.radius_unit != "pv" and np.any(radii == 0):
-                raise ValueError(f"radius must be above 0; it is {self.radius!r}")
-            grid["radii"] = radii
-        return grid

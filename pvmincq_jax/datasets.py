@@ -65,10 +65,8 @@ def draw_moons(
       ((6, 2), [-1.0, -1.0, -1.0, 1.0, 1.0, 1.0])
     """
     upper, lower = rng.uniform(0, np.pi, (2, check_count("per_class", per_class, 1)))
-    points = np.concatenate(
-        [np.stack([np.cos(upper), np.sin(upper)], axis=1), np.stack([1 - np.cos(lower), 0.5 - np.sin(lower)], axis=1)]
-    )
-    labels = np.repeat([1.0, -1.0], per_class)
+    moons = np.array([[np.cos(upper), np.sin(upper)], [1 - np.cos(lower), 0.5 - np.sin(lower)]])
+    points, labels = np.moveaxis(moons, 1, 2).reshape(-1, 2), np.repeat([1.0, -1.0], per_class)
     points = points - _MIDPOINT + rng.normal(0, noise, points.shape)
     turn = np.deg2rad(angle)
     rotation = np.array([[np.cos(turn), -np.sin(turn)], [np.sin(turn), np.cos(turn)]])

@@ -9,39 +9,38 @@ They need scikit-learn, which nothing else does on import but `pvmincq_jax.score
 'pvmincq-jax[sklearn]'``.
 """
 
-from collections.abc import Callable
+import dataclasses
 from typing import Any
 
 import numpy as np
 
-from pvmincq_jax._sklearn import (
-    AdaptedClassifier,
-    ClassWeight,
-    Domains,
-    Given,
-    VoteClassifier,
-    fold_count,
-    named_criterion,
-    one_form,
-)
-from pvmincq_jax._types import MarginUnit, RadiusUnit
+from pvmincq_jax._sklearn import AdaptedClassifier, Domains, VoteClassifier, fields_are_parameters, validate_data
 from pvmincq_jax.adaptation.choice import TOP_FRACTION
+from pvmincq_jax.adaptation.criteria import Criterion, label_criterion, rs, rs_pv, rs_pv_cbound, rs_pv_risk
 from pvmincq_jax.adaptation.transport_criteria import transport_criterion
-from pvmincq_jax.adaptation.validate import MOST_POINTS, Ratio, ValidatedFit, fit_transport_validated, fit_validated
-from pvmincq_jax.matching.space import Metric
-from pvmincq_jax.voting.centers import MOST_VOTERS, CenterKind
+from pvmincq_jax.adaptation.validate import (
+    Ratio,
+    ValidatedFit,
+    fit_mincq_validated,
+    fit_transport_validated,
+    fit_validated,
+)
+from pvmincq_jax.voting.centers import CenterKind
 from pvmincq_jax.voting.families import VoterKind
 
 __all__ = ["MinCqClassifier", "PVMinCqClassifier", "PVTransportClassifier"]
 
+_CRITERIA: dict[str, Criterion] = {one.__name__: one for one in (rs, rs_pv, rs_pv_cbound, label_criterion, rs_pv_risk)}
 
+
+@fields_are_parameters
 class MinCqClassifier(VoteClassifier):
     """The majority vote of least C-bound, on one domain (Algorithm 1).
 
     Args:
-      voters: "rbf" for Gaussian kernels exp(-gamma |x - c|^2) on the training points, "stumps" for decision stumps, a
-        list of functions from points to values in [-1, 1], a family such as `pvmincq_jax.StumpVoters`, several, or a
-        function from a value to one; see `pvmincq_jax.Voters`.
+      voters: "rbf" for Gaussian kernels exp(-gamma |x - c|^2) on points learnt from, "stumps" for ten stumps per
+        feature, a list of functions from points to values in [-1, 1], a family such as `pvmincq_jax.StumpVoters`,
+        several, or a function from a value to one; see `pvmincq_jax.Voters`.
       gamma: of the kernels; a number, a list to choose from, or None for 1/2, 2 and 8 over the median squared distance.
         Of other voters, the values that families are made of, see `pvmincq_jax.sweep`.
       margin: mu; a number, a list to choose from, or None for a list.
@@ -87,29 +86,8 @@ class MinCqClassifier(VoteClassifier):
       True True
     """
 
-    def __init__(
-        self,
-        voters: VoterKind = "rbf",
-        *,
-        gamma: Given = None,
-        margin: Given = None,
-        margin_unit: MarginUnit = "fraction",
-        most_voters: int = MOST_VOTERS,
-        folds: int | None = None,
-        class_weight: ClassWeight = None,
-        random_state: Any = 0,
-        keep_sweep: bool = True,
-    ) -> None:
-        """Keeps the parameters; `fit` checks them."""
-        self.voters = voters
-        self.gamma = gamma
-        self.margin = margin
-        self.margin_unit = margin_unit
-        self.most_voters = most_voters
-        self.folds = folds
-        self.class_weight = class_weight
-        self.random_state = random_state
-        self.keep_sweep = keep_sweep
+    voters: VoterKind = dataclasses.field(default="rbf", kw_only=False)
+    folds: int | None = None
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "MinCqClassifier":
         """Learns the vote.
@@ -121,14 +99,15 @@ class MinCqClassifier(VoteClassifier):
 
         Returns: the classifier itself.
         """
-        task = self._one_domain(X, y, sample_weight)
-        fit = self._fit_one_domain(task, "rs", self.folds)
-        self._learnt(fit, task.single)
+        X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2)
+        fit = self._call(fit_mincq_validated, self._read(X, y, sample_weight), rs)
+        self._name(fit, True)
         self.cv_risk_ = fit.choice.scores[0]
         self.gammas_, self.margins_ = None if np.isnan(fit.sweep.gammas[0]) else fit.sweep.gammas, fit.sweep.margins
         return self
 
 
+@fields_are_parameters
 class PVMinCqClassifier(AdaptedClassifier):
     """A majority vote for a target domain without labels, learnt from a labelled source domain (Algorithm 3).
 
@@ -138,9 +117,9 @@ class PVMinCqClassifier(AdaptedClassifier):
 
     `fit` takes both domains in one array with ``sample_domain`` (0 or above: source, below 0: target), as skada does;
     `fit_domains` takes them apart, as ADAPT does, and `fit_target` adapts a fitted source to another target. Several
-    sources, or several targets, are pooled. Labels of target
-    rows are never read: they may be anything. **Without any domain information the data is one domain**: every point is
-    its own match, PV is 0, the radius plays no part, and the vote is that of `MinCqClassifier`.
+    sources, or several targets, are pooled. Labels of target rows are never read: they may be anything. **Without any
+    domain information the data is one domain**: every point is its own match, PV is 0, the radius plays no part, and
+    the vote is that of `MinCqClassifier`.
 
     What changes with the size of the samples: at most ``most_voters`` kernels vote, so that up to 300 points each has
     its own; of more than ``most_points`` of a domain a random part is matched, and the chosen vote is learnt on all;
@@ -148,34 +127,25 @@ class PVMinCqClassifier(AdaptedClassifier):
 
     Args:
       radius: of the matching; a number, a list to choose from, or None for radii at ten levels of PV.
-      margin: mu; a number, a list, or None.
-      gamma: of the Gaussian kernels; a number, a list, or None for 1/2, 2 and 8 over the median squared distance
-        within the target. Of other voters, the values that families are made of, see `pvmincq_jax.sweep`.
+      gamma: as in `MinCqClassifier`; None for 1/2, 2 and 8 over the median squared distance within the target.
       radius_unit: how to read ``radius``: "absolute", "pv" or "bottleneck", see `pvmincq_jax.grid_radii`.
-      margin_unit: "fraction" of the largest margin that the self-labels allow, in (0, 1], or "absolute".
+      margin, margin_unit, voters, most_voters, class_weight, keep_sweep: as in `MinCqClassifier`.
       draws: how many random maximum matchings are averaged; 1 for the paper's single one. None for 16, and fewer from
         3 000 points on: down to a quarter at four times as many.
       criterion: what is minimised over the grid: "label_criterion" (None), "rs_pv_cbound", "rs_pv" (the paper's),
         "rs_pv_risk", "rs", or a function from a `pvmincq_jax.Sweep` to scores, see `pvmincq_jax.fit_validated`.
-      voters: "rbf" for Gaussian kernels, "stumps" for ten decision stumps per feature, a list of functions from points
-        to values in [-1, 1], a family such as `pvmincq_jax.StumpVoters`, several, or a function from a value to one;
-        see `pvmincq_jax.Voters`.
       centers: where kernels sit: on "target" points (those matched), "source" points, or "both".
-      most_voters: how many kernels at most; see `pvmincq_jax.pv_mincq`.
       most_points: of a domain that are matched; of more, a random part is, see `pvmincq_jax.fit_validated`.
       metric: of the matching, see `pvmincq_jax.match`.
       folds: of the source, for the source risk; fewer if the smallest class has fewer points. None for 5, or 2 with
         more than two classes.
-      class_weight: as in `MinCqClassifier`.
       random_state: of folds and matchings: a seed, a `numpy.random.RandomState`, or None.
-      keep_sweep: whether the whole grid stays with the classifier, and is pickled with it.
 
     Attributes:
       adapted_: whether there were two domains to adapt.
       classes_: the classes of the source. With c > 2 of them there is a vote for each against the rest, in which the
         class weighs as much as all others together, and one radius, gamma and margin for all; labels and weights below
         have c rows, and mu, mu_max, C-bound and residual are ``[c]``.
-      n_features_in_: d; and ``feature_names_in_`` where the features have names.
       source_, source_labels_, source_weights_: the source sample as it was learnt from, without rows of weight 0
         ``[m_s, d]``; labels ``[m_s]`` are -1 and +1, or numbers of more than two classes.
       target_: the target sample ``[m_t, d]``.
@@ -184,19 +154,10 @@ class PVMinCqClassifier(AdaptedClassifier):
       self_labels_: of the target points ``[m_t]`` in [-1, 1].
       self_label_weights_: how far each of these points counts; 0 for one without a match.
       radius_, gamma_: chosen or given; the radius is 0 with one domain, gamma None if voters have no such value.
-      margin_: the first moment of the vote on the points learnt from: mu, absolute. With more than two classes all have
-        the smallest of their margins.
-      mu_max_: the largest margin that the self-labels allow.
-      margin_fraction_: margin_ / mu_max_.
       criterion_: its value over the grid ``[r, g, k]``; NaN if there was nothing to choose.
-      choice_: the chosen point, a `pvmincq_jax.Choice`.
-      sweep_: all figures of the grid, a `pvmincq_jax.Sweep`; None without ``keep_sweep``.
-      c_bound_: of the vote on the points that it learnt from.
-      probability_scale_: of `predict_proba`.
-      kkt_residual_: how far the weights are from optimal, relative.
-      weights_: of the voters ``[n]``, or ``[c, n]``, each row scaled to the smallest of the classes' margins.
-      centers_: of Gaussian kernels ``[n, d]``, or None.
-      model_: all of it as a `pvmincq_jax.PVMinCq`, for `pvmincq_jax.decision` and `pvmincq_jax.save_model`.
+      choice_, sweep_: the chosen point and all figures of the grid, a `pvmincq_jax.Choice` and a `pvmincq_jax.Sweep`.
+      margin_, margin_fraction_, mu_max_, c_bound_, probability_scale_, kkt_residual_, weights_, centers_, model_,
+        n_features_in_: as in `MinCqClassifier`, on the points that the vote learnt from.
 
     Example:
       >>> import numpy as np
@@ -218,53 +179,20 @@ class PVMinCqClassifier(AdaptedClassifier):
       ['blue' 'red'] True
     """
 
-    @one_form
-    def __init__(
-        self,
-        *,
-        radius: Given = None,
-        margin: Given = None,
-        gamma: Given = None,
-        radius_unit: RadiusUnit = "absolute",
-        margin_unit: MarginUnit = "fraction",
-        draws: int | None = None,
-        criterion: str | Callable[[Any], np.ndarray] | None = None,
-        voters: VoterKind = "rbf",
-        centers: CenterKind = "target",
-        most_voters: int = MOST_VOTERS,
-        most_points: int | None = MOST_POINTS,
-        metric: Metric = "euclidean",
-        folds: int | None = None,
-        class_weight: ClassWeight = None,
-        random_state: Any = 0,
-        keep_sweep: bool = True,
-    ) -> None:
-        """Keeps the parameters; `fit` checks them."""
-        self.radius = radius
-        self.margin = margin
-        self.gamma = gamma
-        self.radius_unit = radius_unit
-        self.margin_unit = margin_unit
-        self.draws = draws
-        self.criterion = criterion
-        self.voters = voters
-        self.centers = centers
-        self.most_voters = most_voters
-        self.most_points = most_points
-        self.metric = metric
-        self.folds = folds
-        self.class_weight = class_weight
-        self.random_state = random_state
-        self.keep_sweep = keep_sweep
+    criterion: str | Criterion | None = None
+    centers: CenterKind = "target"
+    folds: int | None = None
 
     def _fit(self, task: Domains) -> ValidatedFit:
-        criterion = "label_criterion" if self.criterion is None else self.criterion
-        if task.single:
-            return self._fit_one_domain(task, criterion, self.folds)
-        options = self._domain_grid(task) | {"centers": self.centers, "folds": fold_count(self.folds, task.labels)}
-        return fit_validated(*task[:3], criterion=named_criterion(criterion), **options)
+        criterion = label_criterion if self.criterion is None else self.criterion
+        if isinstance(criterion, str):
+            if criterion not in _CRITERIA:
+                raise ValueError(f"criterion must be one of {', '.join(_CRITERIA)}, or a function; it is {criterion!r}")
+            criterion = _CRITERIA[criterion]
+        return self._call(fit_mincq_validated if task.single else fit_validated, task, criterion)
 
 
+@fields_are_parameters
 class PVTransportClassifier(AdaptedClassifier):
     """A majority vote for a target domain without labels, learnt on source points that move there. Not in the paper.
 
@@ -280,8 +208,8 @@ class PVTransportClassifier(AdaptedClassifier):
 
     Args:
       radius: of the matching; a number, a list to choose from, or None: see `pvmincq_jax.transport_sweep`.
-      margin, gamma, radius_unit, margin_unit, voters, most_points, metric, class_weight, random_state, keep_sweep: as
-        in `PVMinCqClassifier`.
+      margin, margin_unit, voters, class_weight, keep_sweep: as in `MinCqClassifier`.
+      gamma, radius_unit, most_points, metric, random_state: as in `PVMinCqClassifier`.
       draws: how many random maximum matchings are averaged. None for 64, and fewer from 750 points on: down to a
         quarter at four times as many.
       criterion: what is minimised over the grid: None for `pvmincq_jax.transport_criterion`, or a function from a
@@ -319,59 +247,16 @@ class PVTransportClassifier(AdaptedClassifier):
       1.0 True
     """
 
-    @one_form
-    def __init__(
-        self,
-        *,
-        radius: Given = None,
-        margin: Given = None,
-        gamma: Given = None,
-        radius_unit: RadiusUnit = "absolute",
-        margin_unit: MarginUnit = "fraction",
-        draws: int | None = None,
-        criterion: Callable[[Any], np.ndarray] | None = None,
-        voters: VoterKind = "rbf",
-        most_voters: int = MOST_VOTERS,
-        most_points: int | None = MOST_POINTS,
-        metric: Metric = "euclidean",
-        class_weight: ClassWeight = None,
-        random_state: Any = 0,
-        keep_sweep: bool = True,
-        match_moments: bool | None = None,
-        equal_sizes: bool = True,
-        ratio: Ratio = "source",
-        top_fraction: float | None = TOP_FRACTION,
-    ) -> None:
-        """Keeps the parameters; `fit` checks them."""
-        self.radius = radius
-        self.margin = margin
-        self.gamma = gamma
-        self.radius_unit = radius_unit
-        self.margin_unit = margin_unit
-        self.draws = draws
-        self.criterion = criterion
-        self.voters = voters
-        self.most_voters = most_voters
-        self.most_points = most_points
-        self.metric = metric
-        self.class_weight = class_weight
-        self.random_state = random_state
-        self.keep_sweep = keep_sweep
-        self.match_moments = match_moments
-        self.equal_sizes = equal_sizes
-        self.ratio = ratio
-        self.top_fraction = top_fraction
+    criterion: Criterion | None = None
+    match_moments: bool | None = None
+    equal_sizes: bool = True
+    ratio: Ratio = "source"
+    top_fraction: float | None = TOP_FRACTION
 
     def _fit(self, task: Domains) -> ValidatedFit:
         if task.single:
-            return self._fit_one_domain(task, "label_criterion", None)
+            return self._call(fit_mincq_validated, task, label_criterion)
         criterion = transport_criterion if self.criterion is None else self.criterion
         if not callable(criterion):
             raise ValueError(f"criterion must be None or a function of a Sweep; it is {criterion!r}")
-        options = self._domain_grid(task) | {
-            "ratio": self.ratio,
-            "match_moments": self.match_moments,
-            "equal_sizes": self.equal_sizes,
-            "top_fraction": self.top_fraction,
-        }
-        return fit_transport_validated(*task[:3], criterion=criterion, **options)
+        return self._call(fit_transport_validated, task, criterion)

@@ -37,24 +37,21 @@ def _fitted(estimator: Any) -> None:
         )
 
 
-def _classes(estimator: Any) -> list[tuple[Any, np.ndarray, dict[str, str]]]:
+def _classes(estimator: Any) -> list[tuple[str, np.ndarray, dict[str, str]]]:
     """Of each class its name, which source points are of it ``[m_s]``, and how they look."""
-    names, labels = estimator.classes_, estimator.source_labels_
-    if len(names) == 2:
-        return [(names[k], labels == sign, _TWO[k]) for k, sign in ((1, 1.0), (0, -1.0))]
     import matplotlib
 
-    shades = matplotlib.colormaps["viridis"](np.linspace(0, 1, len(names)))
-    looks = [
-        {"marker": _MARKERS[k % len(_MARKERS)], "color": matplotlib.colors.to_hex(shade), "edgecolor": "black"}
-        for k, shade in enumerate(shades)
-    ]
-    return list(zip(names, labels > 0, looks))
-
-
-def _name(label: Any) -> str:
-    """A class as a reader would write it: 1, not 1.0."""
-    return f"{label:g}" if isinstance(label, float | np.floating) else str(label)
+    two = len(estimator.classes_) == 2
+    numbers = estimator.source_labels_ > 0 if two else estimator.source_labels_
+    shades = matplotlib.colormaps["viridis"](np.linspace(0, 1, len(estimator.classes_)))
+    classes = []
+    for k, (label, shade) in enumerate(zip(estimator.classes_, shades)):
+        # As a reader would write it: 1, not 1.0.
+        name = f"{label:g}" if isinstance(label, float | np.floating) else str(label)
+        colour = matplotlib.colors.to_hex(shade)
+        look = {"marker": _MARKERS[k % len(_MARKERS)], "color": colour, "edgecolor": "black"}
+        classes.append((name, numbers == k, _TWO[k] if two else look))
+    return classes[::-1] if two else classes
 
 
 def plot_transfer(estimator: Any, *, features: tuple[int, int] = (0, 1), ax: Any = None) -> Any:
@@ -82,9 +79,7 @@ def plot_transfer(estimator: Any, *, features: tuple[int, int] = (0, 1), ax: Any
     if len(features) != 2 or not all(0 <= feature < count for feature in features):
         raise ValueError(f"features must be two columns in [0, {count - 1}]; they are {features}")
     ax = _axis(ax, (6.4, 5.2))
-    columns = list(features)
-    source, target = estimator.source_[:, columns], estimator.target_[:, columns]
-    pairs = estimator.pairs_
+    source, target, pairs = estimator.source_[:, features], estimator.target_[:, features], estimator.pairs_
     matched = np.isin(np.arange(len(target)), pairs.target)
     if np.any(matched):
         starts, ends = source[pairs.source], target[pairs.target]
@@ -92,13 +87,13 @@ def plot_transfer(estimator: Any, *, features: tuple[int, int] = (0, 1), ax: Any
         arrows: dict[str, Any] = {"angles": "xy", "scale_units": "xy", "scale": 1, "width": 0.0025}
         ax.quiver(*starts.T, *(ends - starts).T, color="black", alpha=shade, zorder=0, **arrows)
     for name, rows, look in _classes(estimator):
-        ax.scatter(*source[rows].T, s=22, linewidths=0.5, label=f"source, class {_name(name)}", **look)
+        ax.scatter(*source[rows].T, s=22, linewidths=0.5, label=f"source, class {name}", **look)
     crosses: dict[str, Any] = {"marker": "x", "s": 24, "linewidths": 0.9}
     for rows, shown, told in ((matched, "black", "matched"), (~matched, "0.7", "unmatched")):
         if np.any(rows):
             ax.scatter(*target[rows].T, color=shown, label=f"target, {told}", **crosses)
     names = getattr(estimator, "feature_names_in_", [f"feature {i}" for i in range(count)])
-    ax.set(xlabel=str(names[columns[0]]), ylabel=str(names[columns[1]]))
+    ax.set(xlabel=str(names[features[0]]), ylabel=str(names[features[1]]))
     if np.any(matched):
         told = f"{int(np.sum(matched))} of {len(target)} target points matched"
         title = f"radius {estimator.choice_.radius:.2f}: PV = {estimator.pv_:.2f}, {told}"
@@ -131,11 +126,9 @@ def plot_criterion(estimator: Any, *, ax: Any = None) -> Any:
       ['0.5']
     """
     _fitted(estimator)
-    choice = estimator.choice_
-    if estimator.sweep_ is None:
+    choice, sweep = estimator.choice_, estimator.sweep_
+    if sweep is None:
         raise ValueError("estimator has not kept its grid: fit it with keep_sweep=True")
-    # The classes share radii, margins and PV.
-    sweep = estimator.sweep_
     scaled = [bool(one.match_moments) for one in sweep.transports] or [False] * len(sweep.radii)
     order = np.lexsort((sweep.radii, scaled))
     row, gamma, column = choice.grid_index

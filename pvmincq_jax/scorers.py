@@ -12,12 +12,13 @@ errors, so that the higher is the better.
 """
 
 import abc
+import dataclasses
 from typing import Any, Literal
 
 import numpy as np
 
 from pvmincq_jax._checks import check_count
-from pvmincq_jax._sklearn import seed_of, signs, source_rows, taken
+from pvmincq_jax._sklearn import fields_are_parameters, names_of, read_labels, seed_of, signs, source_part
 from pvmincq_jax.baselines.resampling import reverse_validation
 from pvmincq_jax.matching.matching import perturbed_variation
 from pvmincq_jax.matching.space import Metric
@@ -26,7 +27,6 @@ try:
     from sklearn import config_context
     from sklearn.base import BaseEstimator, clone
     from sklearn.pipeline import Pipeline
-    from sklearn.utils import column_or_1d
     from sklearn.utils.metadata_routing import get_routing_for_object
 except ImportError as error:
     raise ImportError("pvmincq_jax.scorers needs scikit-learn: pip install 'pvmincq-jax[sklearn]'") from error
@@ -50,41 +50,13 @@ def _call(estimator: Any, method: str, x: np.ndarray, domain: np.ndarray) -> np.
         return np.asarray(getattr(estimator, method)(x, **{name: known[name] for name in wanted}))
 
 
-def _split(X: Any, y: Any, sample_domain: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """All points, their domains, which are of the source, and the labels of these."""
-    if sample_domain is None:
-        raise ValueError(
-            "sample_domain has not reached the scorer: pass it along (params={'sample_domain': ...} of cross_validate, "
-            "or sample_domain=... of a search's fit), with sklearn.set_config(enable_metadata_routing=True)"
-        )
-    x, domain = np.asarray(X), np.asarray(sample_domain)
-    source = source_rows(domain, len(x))
-    if y is None or np.shape(y)[:1] != (len(x),):
-        raise ValueError(
-            f"y must have one entry per row of X ({len(x)}), whatever it is for target rows; its shape is {np.shape(y)}"
-        )
-    labels = column_or_1d(taken(y, source), warn=True)
-    return x, domain, source, np.array(labels.tolist()) if labels.dtype == object else labels
-
-
-def _matched_pv(estimator: Any) -> float | None:
-    """The PV that a fitted PV-MinCq learnt at, alone or at the end of a pipeline, scikit-learn's or skada's.
-
-    0 where its radius is 0: it has matched nobody, and PV is the price of a matching.
-    """
-    last = estimator[-1] if isinstance(estimator, Pipeline) else estimator
-    model = getattr(last, "base_estimator_", last)
-    pv = getattr(model, "pv_", None)
-    return pv if pv is None or model.choice_.radius > 0 else 0.0
-
-
 class _DomainScorer(BaseEstimator):
     """A scorer that asks for the domains."""
 
     __metadata_request__score = {"sample_domain": True}  # noqa: RUF012
 
-    def __call__(self, estimator: Any, X: Any, y: Any, sample_domain: Any = None) -> float:
-        """The score of an estimator.
+    def score(self, estimator: Any, X: Any, y: Any, sample_domain: Any = None) -> float:
+        """The score of an estimator, which a call returns.
 
         Args:
           estimator: a classifier; see the class for whether it has to be fitted.
@@ -94,13 +66,24 @@ class _DomainScorer(BaseEstimator):
 
         Returns: a number, the higher the better.
         """
-        return self.score(estimator, X, y, sample_domain)
+        if sample_domain is None:
+            raise ValueError(
+                "sample_domain has not reached the scorer: pass it along (params={'sample_domain': ...} of "
+                "cross_validate, or sample_domain=... of a search's fit), with "
+                "sklearn.set_config(enable_metadata_routing=True)"
+            )
+        x, domain = np.asarray(X), np.asarray(sample_domain)
+        source, labels = source_part(y, domain, len(x))
+        return -float(self._error(estimator, x, domain, source, read_labels(labels)))
+
+    __call__ = score
 
     @abc.abstractmethod
-    def score(self, estimator: Any, X: Any, y: Any, sample_domain: Any = None) -> float:
-        """What a call returns."""
+    def _error(self, estimator: Any, x: np.ndarray, domain: np.ndarray, source: np.ndarray, labels: np.ndarray) -> Any:
+        """Of all points and their domains; which are of the source, and the labels of these."""
 
 
+@fields_are_parameters
 class RsPvScorer(_DomainScorer):
     """-(R_S + PV), the paper's criterion (section 3.4), for any fitted classifier.
 
@@ -130,35 +113,25 @@ class RsPvScorer(_DomainScorer):
       -0.25
     """
 
-    def __init__(
-        self,
-        radius: float | None = None,
-        *,
-        space: Literal["input", "features"] = "input",
-        metric: Metric = "euclidean",
-    ) -> None:
-        """Keeps the parameters."""
-        self.radius = radius
-        self.space = space
-        self.metric = metric
+    radius: float | None = dataclasses.field(default=None, kw_only=False)
+    space: Literal["input", "features"] = "input"
+    metric: Metric = "euclidean"
 
-    def score(self, estimator: Any, X: Any, y: Any, sample_domain: Any = None) -> float:
-        """What a call returns."""
-        x, domain, source, labels = _split(X, y, sample_domain)
-        risk = float(np.mean(_call(estimator, "predict", x[source], domain[source]) != labels))
-        return -(risk + self._pv(estimator, x, domain, source))
-
-    def _pv(self, estimator: Any, x: np.ndarray, domain: np.ndarray, source: np.ndarray) -> float:
+    def _error(self, estimator: Any, x: np.ndarray, domain: np.ndarray, source: np.ndarray, labels: np.ndarray) -> Any:
+        risk = np.mean(_call(estimator, "predict", x[source], domain[source]) != labels)
         if self.space not in ("input", "features"):
             raise ValueError(f"space must be 'input' or 'features'; it is {self.space!r}")
         if self.radius is None:
-            pv = _matched_pv(estimator)
-            if pv is None:
+            # Alone, or at the end of a pipeline, scikit-learn's or skada's.
+            last = estimator[-1] if isinstance(estimator, Pipeline) else estimator
+            model = getattr(last, "base_estimator_", last)
+            if getattr(model, "pv_", None) is None:
                 raise ValueError(
                     "radius must be given: only a fitted PVMinCqClassifier has a radius of its own, and this is a "
                     f"{type(estimator).__name__}"
                 )
-            return float(pv)
+            # PV is the price of a matching, and at radius 0 nobody was matched.
+            return risk + (model.pv_ if model.choice_.radius > 0 else 0.0)
         if self.space == "features":
             if not isinstance(estimator, Pipeline) or len(estimator) < 2:
                 raise ValueError(
@@ -166,9 +139,10 @@ class RsPvScorer(_DomainScorer):
                     f"{type(estimator).__name__}. Take space='input'"
                 )
             x = _call(estimator[:-1], "transform", x, domain)
-        return perturbed_variation(x[source], x[~source], self.radius, metric=self.metric)
+        return risk + perturbed_variation(x[source], x[~source], self.radius, metric=self.metric)
 
 
+@fields_are_parameters
 class ReverseValidationScorer(_DomainScorer):
     """Minus the error of reverse validation, for any classifier, fitted or not (section 3.4).
 
@@ -195,22 +169,16 @@ class ReverseValidationScorer(_DomainScorer):
       True
     """
 
-    def __init__(self, folds: int = 5, *, random_state: Any = 0) -> None:
-        """Keeps the parameters."""
-        self.folds = folds
-        self.random_state = random_state
+    folds: int = dataclasses.field(default=5, kw_only=False)
+    random_state: Any = 0
 
-    def score(self, estimator: Any, X: Any, y: Any, sample_domain: Any = None) -> float:
-        """What a call returns."""
-        x, _, source, known = _split(X, y, sample_domain)
-        classes, labels = signs(known)
-        two = len(classes) == 2
+    def _error(self, estimator: Any, x: np.ndarray, domain: np.ndarray, source: np.ndarray, labels: np.ndarray) -> Any:
+        classes, labels = signs(labels)
         # skada tells masked labels by -1; where that is a class of its own, or labels are text, any label will do.
         masked = -1 if np.issubdtype(classes.dtype, np.number) and -1 not in classes else classes[0]
 
         def fit(labelled: np.ndarray, labels: np.ndarray, target: np.ndarray, params: Any, seed: int) -> Any:
-            names = classes[(labels > 0).astype(int) if two else labels.astype(int)]
-            model = clone(estimator)
+            names, model = names_of(labels, classes), clone(estimator)
             with config_context(enable_metadata_routing=True):
                 if not _takes(model, "fit", "sample_domain"):
                     return model.fit(labelled, names)
@@ -223,7 +191,7 @@ class ReverseValidationScorer(_DomainScorer):
             is_class = predicted[:, None] == classes
             # A prediction that is none of the classes, such as NaN, is none here either.
             against_rest = np.where(np.any(is_class, axis=1, keepdims=True), np.where(is_class, 1.0, -1.0), np.nan)
-            return against_rest[:, 1] if two else against_rest
+            return against_rest[:, 1] if len(classes) == 2 else against_rest
 
         folds, seed = check_count("folds", self.folds, 2), seed_of(self.random_state)
-        return -float(reverse_validation(fit, decision, x[source], labels, x[~source], [None], folds, seed)[0])
+        return reverse_validation(fit, decision, x[source], labels, x[~source], [None], folds, seed)[0]

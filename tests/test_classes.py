@@ -291,8 +291,12 @@ def test_rows_and_labels_in_another_order_are_the_same_task(task, adapted):
 def test_pictures(adapted):
     matplotlib = pytest.importorskip("matplotlib")
     matplotlib.use("Agg")
-    texts = [text.get_text() for text in plot_transfer(adapted).get_legend().get_texts()]
+    ax = plot_transfer(adapted)
+    texts = [text.get_text() for text in ax.get_legend().get_texts()]
     assert texts[:4] == [f"source, class {name}" for name in NAMES]
+    for k, text in enumerate(texts[:4]):
+        (drawn,) = (one for one in ax.collections if one.get_label() == text)
+        np.testing.assert_array_equal(drawn.get_offsets(), adapted.source_[adapted.source_labels_ == k])
     assert len(plot_criterion(adapted).patches) == 1
     matplotlib.pyplot.close("all")
 

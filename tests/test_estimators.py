@@ -1,5 +1,6 @@
 """The scikit-learn faces: its own checks, the library's answers, and what happens to everything that is not given."""
 
+import inspect
 import pickle
 import subprocess
 import sys
@@ -348,11 +349,11 @@ DOMAIN = np.array([1, 1, 1, -2, -2, -2])
         (PVMinCqClassifier(radius=0.1), (X, Y, DOMAIN), "smallest distance.*is 2.8.*larger radius"),
         (PVTransportClassifier(radius=0.1), (X, Y, DOMAIN), "is 2.8.*larger radius"),
         (PVTransportClassifier(criterion="rs_pv"), (X, Y, DOMAIN), "None or a function of a Sweep"),
-        (PVMinCqClassifier(radius=0.0), (X, Y, DOMAIN), "radius must be above 0"),
+        (PVMinCqClassifier(radius=0.0), (X, Y, DOMAIN), "radius must be finite and above 0"),
         (PVMinCqClassifier(criterion="best"), (X, Y, DOMAIN), "criterion must be one of rs, rs_pv"),
         (PVMinCqClassifier(draws=0), (X, Y, DOMAIN), "draws must be at least 1"),
         (PVTransportClassifier(draws=0), (X, Y, DOMAIN), "draws must be at least 1"),
-        (PVTransportClassifier(radius=0.0), (X, Y, DOMAIN), "radius must be above 0"),
+        (PVTransportClassifier(radius=0.0), (X, Y, DOMAIN), "radius must be finite and above 0"),
         (
             PVMinCqClassifier(centers="all"),
             (X, Y, DOMAIN),
@@ -363,6 +364,21 @@ DOMAIN = np.array([1, 1, 1, -2, -2, -2])
 def test_errors_say_what_to_do(classifier, arguments, message):
     with pytest.raises(ValueError, match=message):
         classifier.fit(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("classifier", "fit"),
+    [
+        (MinCqClassifier, pvm.fit_mincq_validated),
+        (PVMinCqClassifier, pvm.fit_validated),
+        (PVTransportClassifier, pvm.fit_transport_validated),
+    ],
+)
+def test_every_parameter_is_an_option_of_the_fit(classifier, fit):
+    names = {"margin": "margins", "gamma": "gammas", "radius": "radii", "random_state": "seed"}
+    weights = "sample_weights" if classifier is MinCqClassifier else "source_weights"
+    parameters = set(classifier().get_params()) - {"class_weight", "keep_sweep"}
+    assert {names.get(name, name) for name in parameters} | {weights} <= set(inspect.signature(fit).parameters)
 
 
 @pytest.mark.parametrize("classifier", [PVMinCqClassifier, PVTransportClassifier])

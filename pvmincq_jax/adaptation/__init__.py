@@ -8,6 +8,6 @@
 - `criteria`, `transport_criteria`: what a point of a grid is chosen by
 - `choice`, `validate`: the best point, or a committee of the best; fits that choose
 - `shift`: the class ratio of the target, and what else has changed
-- `views`, `view_validation`: several descriptions of the same objects, or given classifiers
+- `views`: several descriptions of the same objects, or given classifiers
 - `distance`: a learned distance
 """

@@ -21,7 +21,14 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from pvmincq_jax._checks import check_count, check_points, check_positive, check_same_dimension, read_task
+from pvmincq_jax._checks import (
+    check_count,
+    check_not_negative,
+    check_points,
+    check_positive,
+    check_same_dimension,
+    read_task,
+)
 from pvmincq_jax._samples import canonical_order
 from pvmincq_jax._types import Array, ArrayLike, precision
 from pvmincq_jax.matching.matching import perturbed_variation
@@ -120,15 +127,15 @@ class MapOptions(NamedTuple):
     temperature: float
     pv_weight: float
     eps_h_weight: float
-    steps: int
     learning_rate: float
+    steps: int
     starts: int
-    iterations: int = 60
+    iterations: int
 
 
 # Weights of features trade PV for a low C-bound. A subspace is to have next to no PV, and a wrong start ends elsewhere.
-_FEATURES = MapOptions(0.25, 20.0, 0.2, 0.3, 0.3, 200, 0.05, 1)
-_SUBSPACE = MapOptions(0.1, 20.0, 0.1, 3.0, 0.0, 40, 0.1, 8, 15)
+_FEATURES = MapOptions(0.25, 20.0, 0.2, 0.3, 0.3, 0.05, 200, 1, 60)
+_SUBSPACE = MapOptions(0.1, 20.0, 0.1, 3.0, 0.0, 0.1, 40, 8, 15)
 
 
 class LearnedMap(NamedTuple):
@@ -155,20 +162,6 @@ class LearnedMap(NamedTuple):
     others: tuple[tuple[LinearMap, float, float], ...]
 
 
-class _Task(NamedTuple):
-    """Standardised samples, and what the objective depends on besides the map."""
-
-    source: Any
-    labels: Any
-    target: Any
-    covariance: Any
-    radius: Any
-    gamma: Any
-    temperature: Any
-    pv_weight: Any
-    eps_h_weight: Any
-
-
 def _matrix(parameters: Array, covariance: Array) -> Array:
     """L from its diagonal ``[d]`` or its entries ``[k, d]``, scaled so that 2 tr(L C L') = 1.
 
@@ -178,48 +171,53 @@ def _matrix(parameters: Array, covariance: Array) -> Array:
     return matrix / jnp.sqrt(2 * jnp.sum((matrix @ covariance) * matrix))
 
 
-def _objective(parameters: Array, task: _Task, iterations: int, with_eps_h: bool) -> tuple[Array, MapTerms]:
-    matrix = _matrix(parameters, task.covariance)
-    source, target = task.source @ matrix.T, task.target @ matrix.T
-    bound = own_c_bound(source, task.labels, task.gamma)
-    matching = soft_matching(source, target, task.radius, task.temperature, iterations)
-    moved = jnp.zeros_like(bound)
-    if with_eps_h:
-        votes = rbf_votes(source, source, task.gamma), rbf_votes(target, source, task.gamma)
-        moved = soft_eps_h(*votes, matching.pair_weights)
-    loss = bound + task.pv_weight * matching.pv + task.eps_h_weight * moved
-    return loss, MapTerms(loss, bound, matching.pv, moved)
-
-
 @partial(jax.jit, static_argnames=("steps", "iterations", "with_eps_h"))
 def _descend(
-    starts: Array, task: _Task, rate: Array, steps: int, iterations: int, with_eps_h: bool
+    starts: Array, sample: tuple[Any, ...], numbers: tuple[Any, ...], steps: int, iterations: int, with_eps_h: bool
 ) -> tuple[Array, MapTerms]:
-    """Adam from each start; the maps reached, and the terms before each step and after the last."""
+    """Adam from all starts at once; the maps reached, and the terms before each step and after the last.
+
+    The sample is source, labels, target and covariance of standardised features, the numbers the first of `MapOptions`.
+    """
+    source, labels, target, covariance = sample
+    radius, gamma, temperature, pv_weight, eps_h_weight, rate = numbers
+
+    def objective(parameters: Array) -> tuple[Array, MapTerms]:
+        matrix = _matrix(parameters, covariance)
+        mapped, mapped_target = source @ matrix.T, target @ matrix.T
+        bound = own_c_bound(mapped, labels, gamma)
+        matching = soft_matching(mapped, mapped_target, radius, temperature, iterations)
+        eps_h = jnp.zeros_like(bound)
+        if with_eps_h:
+            votes = rbf_votes(mapped, mapped, gamma), rbf_votes(mapped_target, mapped, gamma)
+            eps_h = soft_eps_h(*votes, matching.pair_weights)
+        loss = bound + pv_weight * matching.pv + eps_h_weight * eps_h
+        return loss, MapTerms(loss, bound, matching.pv, eps_h)
+
+    def step(carry: tuple[Array, Any], _: None) -> tuple[tuple[Array, Any], MapTerms]:
+        points, state = carry
+        slopes, terms = jax.vmap(jax.grad(objective, has_aux=True))(points)
+        updates, state = optimiser.update(slopes, state)
+        return (optax.apply_updates(points, updates), state), terms
+
     optimiser = optax.adam(optax.cosine_decay_schedule(rate, steps))
-
-    def descend(parameters: Array) -> tuple[Array, MapTerms]:
-        def step(carry: tuple[Array, Any], _: None) -> tuple[tuple[Array, Any], MapTerms]:
-            point, state = carry
-            slope, terms = jax.grad(_objective, has_aux=True)(point, task, iterations, with_eps_h)
-            updates, state = optimiser.update(slope, state)
-            return (optax.apply_updates(point, updates), state), terms
-
-        # One step more, of rate 0, tells the terms after the last.
-        start = parameters, optimiser.init(parameters)
-        (reached, _), history = jax.lax.scan(step, start, None, length=steps + 1)
-        return _matrix(reached, task.covariance), history
-
-    return jax.vmap(descend)(starts)
+    # One step more, of rate 0, tells the terms after the last.
+    (reached, _), history = jax.lax.scan(step, (starts, optimiser.init(starts)), None, length=steps + 1)
+    return jax.vmap(_matrix, (0, None))(reached, covariance), history
 
 
-def _starts(form: MapForm, rank: int, features: int, count: int, rng: np.random.Generator) -> np.ndarray:
+def _starts(form: MapForm, ranks: list[int], features: int, count: int, rng: np.random.Generator) -> np.ndarray:
     """Parameters to start from: all features alike, and then at random; or in directions that are spread."""
     if form != "low_rank":
         even = np.ones(features) if form == "diagonal" else np.eye(features)
         return np.stack([even, *(even + 0.5 * rng.normal(size=even.shape) for _ in range(count - 1))])
-    turns = [np.linalg.qr(rng.normal(size=(features, features)))[0] for _ in range(-(-count // features))]
-    return np.stack([np.roll(turn, -first, axis=0)[:rank] for turn in turns for first in range(features)][:count])
+    starts: list[np.ndarray] = []
+    for rank in ranks:
+        turns = [np.linalg.qr(rng.normal(size=(features, features)))[0] for _ in range(-(-count // features))]
+        rows = [np.roll(turn, -first, axis=0)[:rank] for turn in turns for first in range(features)][:count]
+        # All ranks in one program: a row of zeros has no gradient, and stays one.
+        starts += [np.pad(one, ((0, ranks[-1] - rank), (0, 0))) for one in rows]
+    return np.stack(starts)
 
 
 def _some(points: np.ndarray, most: int, rng: np.random.Generator, labels: np.ndarray | None = None) -> np.ndarray:
@@ -297,11 +295,15 @@ def learn_map(
         raise ValueError(f"form must be 'diagonal', 'full' or 'low_rank'; it is {form!r}")
     if form == "low_rank" and rank is not None and check_count("rank", rank, 1) > features:
         raise ValueError(f"rank must be at most the number of features, {features}; it is {rank}")
-    asked = (radius, gamma, temperature, pv_weight, eps_h_weight, steps, learning_rate, starts)
+    asked = radius, gamma, temperature, pv_weight, eps_h_weight, learning_rate, steps, starts, None
     usual = _SUBSPACE if form == "low_rank" else _FEATURES
-    chosen: Any = {name: value for name, value in zip(usual._fields, asked) if value is not None}
-    options = usual._replace(**chosen)
-    _check_options(options)
+    options = MapOptions._make(default if value is None else value for value, default in zip(asked, usual))
+    for name in ("radius", "gamma", "temperature", "learning_rate"):
+        check_positive(name, getattr(options, name))
+    for name in ("pv_weight", "eps_h_weight"):
+        check_not_negative(name, getattr(options, name))
+    check_count("steps", options.steps, 2)
+    check_count("starts", options.starts, 1)
     rng = np.random.default_rng(check_count("seed", seed, 0))
     deviation = np.sqrt((np.var(source, axis=0) + np.var(target, axis=0)) / 2)
     if not np.any(deviation > 0):
@@ -311,38 +313,21 @@ def learn_map(
     covariance = np.mean(covariances, axis=0).astype(dtype)
     most = _LEARNT_FROM if form == "low_rank" else max(len(source), len(target))
     rows, columns = _some(source, most, rng, labels), _some(target, most, rng)
-    scalars = (np.asarray(value, dtype) for value in options[:5])
-    task = _Task(source[rows] / deviation, labels[rows], target[columns] / deviation, covariance, *scalars)
-    ranks = [rank or 1] if rank is not None or form != "low_rank" else [k for k in (1, 2) if k == 1 or k < features]
+    sample = source[rows] / deviation, labels[rows], target[columns] / deviation, covariance
+    ranks = [k for k in (1, 2) if k == 1 or k < features] if rank is None else [rank]
     rows, columns = _some(source, _JUDGED_ON, rng, labels), _some(target, _JUDGED_ON, rng)
-    ends = []
+    judged_on = source[rows], labels[rows], target[columns]
     with precision(dtype):
         even = LinearMap(np.asarray(_matrix(jnp.ones(features, dtype), covariance)) / deviation)
-        # All ranks in one program: a row of zeros has no gradient, and stays one.
-        begins = [_starts(form, count, features, options.starts, rng).astype(dtype) for count in ranks]
-        if form == "low_rank":
-            begins = [np.pad(one, ((0, 0), (0, ranks[-1] - one.shape[1]), (0, 0))) for one in begins]
+        begins = _starts(form, ranks, features, options.starts, rng).astype(dtype)
+        numbers = tuple(np.asarray(value, dtype) for value in options[:6])
         how = options.steps, options.iterations, options.eps_h_weight > 0
-        rate = np.asarray(options.learning_rate, dtype)
-        matrices, history = jax.device_get(_descend(np.concatenate(begins), task, rate, *how))
-        for place, matrix in enumerate(matrices):
-            kept = matrix[np.any(matrix != 0, axis=1)] if form == "low_rank" else matrix
-            judged = judge_map(LinearMap(kept / deviation), source[rows], labels[rows], target[columns], options)
-            ends.append((*judged, jax.tree.map(lambda values, place=place: values[place], history)))
-    ends.sort(key=lambda end: end[1] + end[2])
-    best, risk, pv, terms = ends[0]
-    start_pv = perturbed_variation(source[rows] @ even.matrix.T, target[columns] @ even.matrix.T, options.radius)  # type: ignore[union-attr]
-    others = tuple(end[:3] for end in ends)
+        matrices, history = jax.device_get(_descend(begins, sample, numbers, *how))
+        if form == "low_rank":
+            matrices = [matrix[np.any(matrix != 0, axis=1)] for matrix in matrices]
+        ends = [judge_map(LinearMap(matrix / deviation), *judged_on, options) for matrix in matrices]
+        start_pv = judge_map(even, *judged_on, options)[2]
+    order = sorted(range(len(ends)), key=lambda k: ends[k][1] + ends[k][2])
+    (best, risk, pv), terms = ends[order[0]], MapTerms(*(values[:, order[0]] for values in history))
+    others = tuple(ends[k] for k in order)
     return LearnedMap(best, even, float(options.radius), pv, risk, start_pv, terms, others)
-
-
-def _check_options(options: MapOptions) -> None:
-    """Lengths and rates are above 0, weights not below it, and there is a step to take."""
-    for name in ("radius", "gamma", "temperature", "learning_rate"):
-        check_positive(name, getattr(options, name))
-    for name in ("pv_weight", "eps_h_weight"):
-        value = getattr(options, name)
-        if not (np.isfinite(value) and value >= 0):
-            raise ValueError(f"{name} must be finite and not negative; it is {value}")
-    check_count("steps", options.steps, 2)
-    check_count("starts", options.starts, 1)

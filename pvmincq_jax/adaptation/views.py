@@ -6,51 +6,51 @@ MinCq then weighs the voters of all views in one problem, so that views that err
 """
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pvmincq_jax._checks import check_labels, check_length, check_points, check_positive, check_same_dimension
-from pvmincq_jax._types import Array, ArrayLike, MarginUnit, common_dtype
+from pvmincq_jax._checks import (
+    check_callable,
+    check_length,
+    check_margins,
+    check_points,
+    check_positive,
+    check_rows,
+    check_same_dimension,
+    read_task,
+)
+from pvmincq_jax._samples import check_folds, everybody_and_folds
+from pvmincq_jax._threads import Progress, progress_bar
+from pvmincq_jax._types import Array, ArrayLike, MarginUnit, common_dtype, takes_options_of
+from pvmincq_jax.adaptation.criteria import Criterion, rs_pv_cbound
+from pvmincq_jax.adaptation.label import MARGIN_FRACTIONS
 from pvmincq_jax.adaptation.model import PVMinCq, learn_at
+from pvmincq_jax.adaptation.sweeps import GridOptions, LearningTask, Sweep, learn_sweep
+from pvmincq_jax.adaptation.validate import ValidatedFit, best_fit
+from pvmincq_jax.matching.curve import PV_LEVELS, grid_radii
 from pvmincq_jax.matching.graph import RadiusGraph, check_reach, space_graph
 from pvmincq_jax.matching.matching import MatchingDraws, draw_matchings
 from pvmincq_jax.matching.selflabel import SelfLabels, carry_labels
 from pvmincq_jax.matching.space import make_space
 from pvmincq_jax.voting.cbound import vote_margin
-from pvmincq_jax.voting.families import GaussianVoters, OutputVoters, ViewVoters
-from pvmincq_jax.voting.voters import GAMMA_MULTIPLES, default_gammas, rbf_votes
+from pvmincq_jax.voting.families import FamilyGrid, GaussianVoters, OutputVoters, ViewVoters
+from pvmincq_jax.voting.voters import GAMMA_MULTIPLES, default_gammas
 
-__all__ = ["adapt_votes", "pv_mincq_views", "stack_views", "view_margins", "view_scales", "view_votes"]
+__all__ = [
+    "adapt_votes",
+    "fit_views_validated",
+    "fit_votes_validated",
+    "pv_mincq_views",
+    "stack_views",
+    "view_margins",
+    "view_scales",
+]
 
 ViewMatching = Literal["joint", "each"]
 Views = Sequence[ArrayLike]
-
-
-def view_votes(views: Views, centers: Views, gammas: ArrayLike) -> Array:
-    """Gaussian kernels that look at one block of features each (section 5).
-
-    h_{v,j}(x) = exp(-gamma_v |x^v - c_j^v|^2), in [0, 1].
-
-    Args:
-      views: one array ``[m, d_v]`` per view, rows of one object in the same place.
-      centers: one array ``[n_v, d_v]`` per view.
-      gammas: one per view ``[views]``.
-
-    Returns: votes ``[m, n_1 + n_2 + ..]``, differentiable in all three arguments.
-
-    Example:
-      >>> views, centers = [np.zeros((1, 1)), np.ones((1, 2))], [np.ones((1, 1)), np.ones((1, 2))]
-      >>> print(view_votes(views, centers, [2.0, 1.0]).round(3))
-      [[0.135 1.   ]]
-    """
-    check_views("views", views)
-    if len(centers) != len(views):
-        raise ValueError(f"centers must hold one array per view ({len(views)}); it holds {len(centers)}")
-    check_length("gammas", gammas, len(views), "view")
-    check_positive("gammas", gammas)
-    return jnp.concatenate([rbf_votes(x, c, gammas[v]) for v, (x, c) in enumerate(zip(views, centers))], axis=1)  # type: ignore[index]
 
 
 def view_scales(target_views: Views) -> np.ndarray:
@@ -88,10 +88,8 @@ def stack_views(views: Views, scales: ArrayLike) -> np.ndarray:
     check_length("scales", scales, len(views), "view")
     check_positive("scales", scales)
     dtype = common_dtype(*views)
-    parts = [
-        np.asarray(view, dtype) / dtype.type(s * np.sqrt(len(views))) for view, s in zip(views, np.asarray(scales))
-    ]
-    return np.concatenate(parts, axis=1)
+    units = dtype.type(np.asarray(scales) * np.sqrt(len(views)))
+    return np.concatenate([np.asarray(view, dtype) / unit for view, unit in zip(views, units)], axis=1)
 
 
 def adapt_votes(
@@ -124,11 +122,10 @@ def adapt_votes(
     """
     check_points("votes", votes)
     check_length("self_labels.labels", self_labels.labels, np.shape(votes)[0], "row of the votes")
-    family = OutputVoters(bound)
     votes = np.asarray(votes, common_dtype(votes))
     mask = np.ones(votes.shape[1], bool) if voter_mask is None else np.asarray(voter_mask, bool)
     check_length("voter_mask", mask, votes.shape[1], "voter")
-    return learn_at(family, votes, self_labels, mask, np.nan, margin, margin_unit)
+    return learn_at(OutputVoters(bound), votes, self_labels, mask, np.nan, margin, margin_unit)
 
 
 def pv_mincq_views(
@@ -171,32 +168,142 @@ def pv_mincq_views(
       >>> print(predict(model, [np.array([[0.1], [1.1]]), np.array([[5.0], [4.2]])]), model.pv)
       [ 1. -1.] 0.0
     """
-    source_views, target_views, labels = check_views_task(source_views, source_labels, target_views)
+    task = _read_views(source_views, source_labels, target_views, matching)
     check_length("gammas", gammas, len(target_views), "view")
     check_positive("gammas", gammas)
-    spaces = matched_spaces(source_views, target_views, matching)
     radii = np.atleast_1d(np.asarray(radius, float))
-    if radii.shape != (len(spaces),):
+    if radii.shape != task.units.shape:
         raise ValueError(
-            f"radius must hold {len(spaces)} numbers with matching={matching!r}; its shape is {radii.shape}"
+            f"radius must hold {len(task.units)} numbers with matching={matching!r}; its shape is {radii.shape}"
         )
-    graphs = [space_graph(make_space(*space, ties=labels), float(one)) for space, one in zip(spaces, radii)]
-    check_any_reach(graphs)
-    self_labels = carry_labels(draw_views(graphs, radii, np.arange(len(labels)), draws, seed), labels)
-    family = view_family(target_views, np.asarray(gammas, float))
-    mask = np.tile(self_labels.weights > 0, len(target_views))
-    return learn_at(family, target_views, self_labels, mask, radii, margin, margin_unit)
+    self_labels = _carry(_graphs(task, radii), task.labels, draws, seed)
+    family = _kernels(task.target, np.asarray(gammas, float))
+    return learn_at(family, task.target, self_labels, _mask(task.target, self_labels), radii, margin, margin_unit)
 
 
-def view_family(views: Sequence[np.ndarray], gammas: np.ndarray) -> ViewVoters:
-    """Gaussian kernels on the points of every view, with a gamma for each view."""
-    return ViewVoters(tuple(GaussianVoters(view, view.dtype.type(gamma)) for view, gamma in zip(views, gammas)))
+def _sweep_views(
+    task: "_Task",
+    families: FamilyGrid,
+    *,
+    levels: Sequence[float] = PV_LEVELS,
+    margins: Sequence[float] = MARGIN_FRACTIONS,
+    folds: int = 5,
+    draws: int = 16,
+    seed: int = 0,
+    margin_unit: MarginUnit = "fraction",
+    mesh: jax.sharding.Mesh | None = None,
+    progress: Progress = None,
+) -> Sweep:
+    """`pvmincq_jax.sweep` with families, one per gamma, that vote on points other than those that are matched."""
+    check_folds(folds, int(np.sum(task.labels < 0)), int(np.sum(task.labels > 0)))
+    checked = check_margins(margins, margin_unit)
+    options = GridOptions(families, checked, margin_unit, folds=folds, draws=draws, seed=seed, mesh=mesh)
+    # Every description has its own radius for a level of PV: [levels, s], the larger the level the smaller.
+    radii = np.stack([grid_radii(*samples, levels, "pv") for samples in task.matched], axis=1)
+    graphs = _graphs(task, radii.max(axis=0))
+    learning = everybody_and_folds(np.hstack([samples[0] for samples in task.matched]), task.labels, folds, seed)
+    with progress_bar(progress, len(learning) * len(radii) * (1 + len(families.values)), "sweep") as advance:
+        learnt = []
+        for rows in map(np.flatnonzero, learning):
+            cuts = [[graph.within(float(one), rows) for graph, one in zip(graphs, row)] for row in radii]
+            learnt.append([_carry(cut, task.labels[rows], draws, seed) for cut in cuts])
+            advance(len(radii))
+        masks = [[[_mask(task.target, one)] * len(families.values) for one in row] for row in learnt]
+        points, voters = [task.target] * len(radii), (families.families,) * len(radii)
+        problem = LearningTask(points, voters, masks, learnt, task.target, task.source, learning)
+        target = np.hstack([samples[1] / unit for samples, unit in zip(task.matched, task.units)])
+        named = {"radii": np.mean(radii / task.units, axis=1), "pv": np.array([one.pv for one in learnt[0]])}
+        return learn_sweep(problem, options._replace(advance=advance), task.labels, target=target, **named)
 
 
-def check_any_reach(graphs: Sequence[RadiusGraph]) -> None:
-    """Some view has a pair within its radius."""
-    if not any(graph.neighbours.size for graph in graphs):
-        check_reach(min(graphs, key=lambda graph: graph.nearest))
+@takes_options_of(_sweep_views)
+def fit_views_validated(
+    source_views: Views,
+    source_labels: ArrayLike,
+    target_views: Views,
+    *,
+    matching: ViewMatching = "joint",
+    criterion: Criterion = rs_pv_cbound,
+    multiples: Sequence[float] = GAMMA_MULTIPLES,
+    **grid: Any,
+) -> ValidatedFit:
+    """`pv_mincq_views` with radius, margin and bandwidths chosen without target labels (section 5).
+
+    The rules are those of `pvmincq_jax.fit_validated`, but for the criterion: what the neighbours of a point are is
+    less clear in several views, so by default none is asked for. Every view's gamma is a multiple of one over its own
+    median squared distance, the same multiple for all views, so the grid does not grow with their number.
+
+    Args:
+      source_views: one array ``[m_s, d_v]`` per view.
+      source_labels: ``[m_s]`` in {-1, +1}.
+      target_views: one array ``[m_t, d_v]`` per view.
+      matching: see `pv_mincq_views`.
+      criterion: from a `pvmincq_jax.Sweep` to scores; its ``gammas`` are the multiples, and with ``matching="each"``
+        its radii are means over the views in units of their scales.
+      multiples: of one over the median squared distance, to choose from.
+      **grid: ``levels`` of PV, see `pvmincq_jax.grid_radii`, with ``matching="each"`` of the PV in each view; and
+        margins, folds (5), draws (16), seed, margin_unit, mesh and progress, as in `pvmincq_jax.sweep`.
+
+    Returns: a `pvmincq_jax.ValidatedFit`.
+
+    Example:
+      >>> a, b = np.array([[0.0], [0.2], [1.0], [1.2]]), np.array([[5.0], [5.1], [4.0], [4.5]])
+      >>> labels = np.array([1, 1, -1, -1])
+      >>> grid = {"levels": [0.0], "margins": [0.5], "multiples": [2.0], "folds": 2}
+      >>> fit = fit_views_validated([a, b], labels, [a, b], **grid)
+      >>> fit.choice.grid_index, len(fit.model.voters.families)
+      ((0, 0, 0), 2)
+    """
+    check_callable("criterion", criterion)
+    task, values = _read_views(source_views, source_labels, target_views, matching), np.asarray(multiples, float)
+    gammas = values[:, None] / view_scales(task.target) ** 2
+    families = FamilyGrid(values, tuple(_kernels(task.target, row) for row in gammas))
+    return best_fit(_sweep_views(task, families, **grid), criterion)
+
+
+@takes_options_of(_sweep_views)
+def fit_votes_validated(
+    source: ArrayLike,
+    source_labels: ArrayLike,
+    target: ArrayLike,
+    source_votes: ArrayLike,
+    target_votes: ArrayLike,
+    *,
+    criterion: Criterion = rs_pv_cbound,
+    **grid: Any,
+) -> ValidatedFit:
+    """`adapt_votes` with radius and margin chosen without target labels (section 5).
+
+    Args:
+      source: the points to match ``[m_s, d]``, in any description: a view, `stack_views`, or the votes themselves.
+      source_labels: ``[m_s]`` in {-1, +1}.
+      target: ``[m_t, d]``.
+      source_votes: of the given classifiers on the source ``[m_s, n]``, for R_S. A classifier that learnt from these
+        points flatters itself on them: give its votes on folds that it was not learnt from.
+      target_votes: ``[m_t, n]``.
+      criterion: from a `pvmincq_jax.Sweep` to scores; its only gamma is 1, which nothing depends on.
+      **grid: levels, margins, folds, draws, seed, margin_unit, mesh and progress, as in `fit_views_validated`.
+
+    Returns: a `pvmincq_jax.ValidatedFit`; the points of its model are votes, as with `adapt_votes`.
+
+    Example:
+      >>> a, b = np.array([[0.0], [0.2], [1.0], [1.2]]), np.array([[5.0], [5.1], [4.0], [4.5]])
+      >>> labels = np.array([1, 1, -1, -1])
+      >>> votes = np.tanh(np.concatenate([1 - 2 * a, b - 4.6], axis=1))
+      >>> fit = fit_votes_validated(a, labels, a, votes, votes, levels=[0.0], margins=[0.5], folds=2)
+      >>> fit.model.weights.shape
+      (2,)
+    """
+    check_callable("criterion", criterion)
+    source, labels, target = read_task(source, source_labels, target)
+    check_rows("source_votes", source_votes, source)
+    check_rows("target_votes", target_votes, target)
+    check_same_dimension("source_votes", source_votes, "target_votes", target_votes)
+    dtype = common_dtype(source_votes, target_votes)
+    votes = np.asarray(source_votes, dtype), np.asarray(target_votes, dtype)
+    family = OutputVoters(max(1.0, *(float(np.max(np.abs(one))) for one in votes)))
+    task = _Task(*votes, labels, [(source, target)], np.ones(1))
+    return best_fit(_sweep_views(task, FamilyGrid(np.ones(1), (family,)), **grid), criterion)
 
 
 def view_margins(model: PVMinCq, views: Views) -> Array:
@@ -217,9 +324,49 @@ def view_margins(model: PVMinCq, views: Views) -> Array:
     """
     families = model.voters.families
     check_views("views", views, len(families))
+    # Every view has a kernel on each target point.
+    weights = jnp.reshape(jnp.asarray(model.weights), (len(families), -1))
     votes = [family.votes(view) for family, view in zip(families, views)]
-    parts = jnp.split(jnp.asarray(model.weights), np.cumsum([part.shape[1] for part in votes])[:-1])
-    return jnp.stack([vote_margin(own, part) for own, part in zip(votes, parts)], axis=1)
+    return jnp.stack([vote_margin(*pair) for pair in zip(votes, weights)], axis=1)
+
+
+class _Task(NamedTuple):
+    """Samples as voters see them, lists of views or given votes; labels ``[m_s]``; samples to match, units of length.
+
+    Samples are matched in each of s descriptions, in which the units ``[s]`` make lengths comparable.
+    """
+
+    source: Any
+    target: Any
+    labels: np.ndarray
+    matched: list[tuple[np.ndarray, np.ndarray]]
+    units: np.ndarray
+
+
+def _kernels(views: list[np.ndarray], gammas: np.ndarray) -> ViewVoters:
+    """Gaussian kernels on the points of every view, with a gamma for each view."""
+    return ViewVoters(tuple(GaussianVoters(view, view.dtype.type(gamma)) for view, gamma in zip(views, gammas)))
+
+
+def _mask(points: Any, sample: SelfLabels) -> np.ndarray:
+    """Which voters take part ``[n]``: the kernels of all views on points with a label, or all given voters."""
+    return np.tile(sample.weights > 0, len(points)) if isinstance(points, list) else np.ones(points.shape[1], bool)
+
+
+def _graphs(task: _Task, radii: np.ndarray) -> list[RadiusGraph]:
+    """The graph of each description at its radius; in some there is a pair."""
+    spaces = [make_space(*samples, ties=task.labels) for samples in task.matched]
+    graphs = [space_graph(space, float(radius)) for space, radius in zip(spaces, radii)]
+    if not any(graph.neighbours.size for graph in graphs):
+        check_reach(min(graphs, key=lambda graph: graph.nearest))
+    return graphs
+
+
+def _carry(graphs: list[RadiusGraph], labels: np.ndarray, draws: int, seed: int) -> SelfLabels:
+    """Labels over the draws of all graphs; their PV is the mean."""
+    parts = [draw_matchings(graph, draws, seed=seed) for graph in graphs]
+    partners, pv = np.concatenate([part.partners for part in parts]), np.mean([part.pv for part in parts])
+    return carry_labels(MatchingDraws(partners, float(pv), len(labels)), labels)
 
 
 def check_views(name: str, views: Views, count: int | None = None) -> None:
@@ -229,43 +376,20 @@ def check_views(name: str, views: Views, count: int | None = None) -> None:
     if count is not None and len(views) != count:
         raise ValueError(f"{name} must hold {count} views; it holds {len(views)}")
     for v, view in enumerate(views):
-        check_points(f"{name}[{v}]", view)
-        if np.shape(view)[0] != np.shape(views[0])[0]:
-            raise ValueError(
-                f"{name} must describe the same objects; {name}[0] has {np.shape(views[0])[0]} rows and {name}[{v}] "
-                f"has {np.shape(view)[0]}"
-            )
+        check_rows(f"{name}[{v}]", view, views[0], "object")
 
 
-def check_views_task(
-    source_views: Views, source_labels: ArrayLike, target_views: Views
-) -> tuple[list[np.ndarray], list[np.ndarray], np.ndarray]:
-    """Checked, in one precision."""
+def _read_views(source_views: Views, source_labels: ArrayLike, target_views: Views, matching: ViewMatching) -> _Task:
+    """A checked task in one precision, with the stacks or each view's own samples to match."""
     check_views("source_views", source_views)
     check_views("target_views", target_views, len(source_views))
     for v, (x, y) in enumerate(zip(source_views, target_views)):
         check_same_dimension(f"source_views[{v}]", x, f"target_views[{v}]", y)
-    check_labels("source_labels", source_labels, np.shape(source_views[0])[0], soft=False, both_classes=True)
-    dtype = common_dtype(*source_views, *target_views)
-    source, target = ([np.asarray(view, dtype) for view in views] for views in (source_views, target_views))
-    return source, target, np.asarray(source_labels, dtype)
-
-
-def matched_spaces(
-    source_views: list[np.ndarray], target_views: list[np.ndarray], matching: ViewMatching
-) -> list[tuple[np.ndarray, np.ndarray]]:
-    """The pairs of samples that are matched: the stacks, or each view's own."""
-    if matching == "joint":
-        scales = view_scales(target_views)
-        return [(stack_views(source_views, scales), stack_views(target_views, scales))]
-    if matching != "each":
+    if matching not in ("joint", "each"):
         raise ValueError(f"matching must be 'joint' or 'each'; it is {matching!r}")
-    return list(zip(source_views, target_views))
-
-
-def draw_views(graphs: list[RadiusGraph], radii: np.ndarray, rows: np.ndarray, draws: int, seed: int) -> MatchingDraws:
-    """The draws of all graphs in one list; their PV is the mean."""
-    cuts = (graph.within(float(radius), rows) for graph, radius in zip(graphs, radii))
-    parts = [draw_matchings(cut, draws, seed=seed) for cut in cuts]
-    partners = np.concatenate([part.partners for part in parts])
-    return MatchingDraws(partners, float(np.mean([part.pv for part in parts])), len(rows))
+    whole, labels, _ = read_task(np.hstack(source_views), source_labels, np.hstack(target_views))
+    source, target = ([np.asarray(view, whole.dtype) for view in views] for views in (source_views, target_views))
+    scales = view_scales(target)
+    if matching == "each":
+        return _Task(source, target, labels, list(zip(source, target)), scales)
+    return _Task(source, target, labels, [(stack_views(source, scales), stack_views(target, scales))], np.ones(1))

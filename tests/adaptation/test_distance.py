@@ -285,7 +285,7 @@ def test_weights_trade_the_terms_against_each_other(task, diagonal):
         ({"form": "low_rank", "rank": 0}, "rank must be at least 1"),
         ({"radius": 0.0}, "radius must be finite and above 0"),
         ({"temperature": -1.0}, "temperature must be finite and above 0"),
-        ({"pv_weight": -0.1}, "pv_weight must be finite and not negative; it is -0.1"),
+        ({"pv_weight": -0.1}, "pv_weight must not be negative; it is -0.1"),
         ({"steps": 1}, "steps must be at least 2"),
         ({"starts": 0}, "starts must be at least 1"),
     ],
