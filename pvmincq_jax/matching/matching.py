@@ -11,7 +11,7 @@ the same for points that the graph does not tell apart, so each of them is as li
 graph every permutation is as likely as any other; in general, not all maximum matchings are equally likely.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.sparse import csc_array, csr_array
@@ -83,9 +83,9 @@ class MatchingDraws(NamedTuple):
         return ExpectedMatching(pair % self.source_size, pair // self.source_size, count / self.partners.shape[0])
 
 
-def pv_of(pairs: int, source_size: int, target_size: int) -> float:
+def pv_of(pairs: Any, source_size: int, target_size: int) -> Any:
     """1/2 (S_u / m_s + T_u / m_t) for a maximum matching of so many pairs (steps 3 and 4 of Algorithm 2)."""
-    return float(((source_size - pairs) / source_size + (target_size - pairs) / target_size) / 2)
+    return ((source_size - pairs) / source_size + (target_size - pairs) / target_size) / 2
 
 
 def match(
