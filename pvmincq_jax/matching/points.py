@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.sparse import csr_array
 
-from pvmincq_jax._checks import check_count, check_length, check_points, check_rank, check_sample_weights, on_device
+from pvmincq_jax._checks import check_count, check_not_negative, check_points
 from pvmincq_jax._distances import root, squared_distances
 from pvmincq_jax._samples import canonical_order
 from pvmincq_jax._types import Array, ArrayLike, RadiusUnit
@@ -48,49 +48,28 @@ class MatchedSpread(NamedTuple):
     variance: Array
 
 
-def matched_spread(
-    target: ArrayLike, source_index: ArrayLike, target_index: ArrayLike, pair_weights: ArrayLike, size: int
-) -> MatchedSpread:
+def matched_spread(target: ArrayLike, plan: ArrayLike) -> MatchedSpread:
     """Moves each source point to the mean of its matched target points, and measures their spread. Not in the paper.
 
     z_s = sum_t p_st x_t / P_s with P_s = sum_t p_st, and the means of |x_t - z_s| and |x_t - z_s|^2 under p_st / P_s.
-    Holds p as a matrix ``[m_s, m_t]``.
 
     Args:
       target: ``[m_t, d]``.
-      source_index: integers ``[k]``, one per pair; a pair may come more than once.
-      target_index: integers ``[k]``.
-      pair_weights: p, ``[k]``, not negative.
-      size: m_s, the number of source points.
+      plan: p, how much each pair is matched ``[m_s, m_t]``, not negative.
 
-    Returns: a `MatchedSpread`, differentiable in the target points and the pair weights.
+    Returns: a `MatchedSpread`, differentiable in the target points and the plan.
 
     Example:
-      >>> target = np.array([[0.0], [2.0], [5.0]])
-      >>> spread = matched_spread(target, np.array([0, 0, 1]), np.array([0, 1, 2]), np.array([0.5, 0.5, 1.0]), 2)
+      >>> spread = matched_spread(np.array([[0.0], [2.0], [5.0]]), np.array([[0.5, 0.5, 0.0], [0.0, 0.0, 1.0]]))
       >>> print(spread.moved[:, 0], spread.variance)
       [1. 5.] [1. 0.]
     """
     check_points("target", target)
-    check_rank("source_index", source_index, 1)
-    k = np.shape(source_index)[0]
-    check_length("target_index", target_index, k, "pair")
-    check_sample_weights("pair_weights", pair_weights, k)
-    size = check_count("size", size, 1)
-    indices = {"source_index": (source_index, size), "target_index": (target_index, np.shape(target)[0])}
-    for name, (index, limit) in indices.items():
-        if not jnp.issubdtype(jnp.result_type(index), jnp.integer):
-            raise ValueError(f"{name} must hold integers; its dtype is {jnp.result_type(index)}")
-        if not on_device(index) and np.any((np.asarray(index) < 0) | (np.asarray(index) >= limit)):
-            raise ValueError(f"{name} must lie in [0, {limit - 1}]; it reaches from {np.min(index)} to {np.max(index)}")
-    target = jnp.asarray(target)
-    plan = jnp.zeros((size, target.shape[0]), jnp.result_type(target, float))
-    places = jnp.asarray(source_index), jnp.asarray(target_index)
-    return plan_spread(target, plan.at[places].add(jnp.asarray(pair_weights, plan.dtype)))
-
-
-def plan_spread(target: Array, plan: Array) -> MatchedSpread:
-    """`matched_spread` for a matrix of pair weights ``[m_s, m_t]``."""
+    check_points("plan", plan)
+    check_not_negative("plan", plan)
+    target, plan = jnp.asarray(target), jnp.asarray(plan)
+    if plan.shape[1] != target.shape[0]:
+        raise ValueError(f"plan must have a column per target point ({target.shape[0]}); it has {plan.shape[1]}")
     weights = jnp.sum(plan, axis=1)
     share = plan / jnp.where(weights > 0, weights, 1.0)[:, None]
     moved = share @ target
@@ -101,7 +80,7 @@ def plan_spread(target: Array, plan: Array) -> MatchedSpread:
 def host_spread(
     target: np.ndarray, source_index: np.ndarray, target_index: np.ndarray, pair_weights: np.ndarray, size: int
 ) -> MatchedSpread:
-    """`matched_spread` in NumPy, which compiles nothing for a new number of pairs."""
+    """`matched_spread` in NumPy, of pairs ``[k]`` and their weights: it compiles nothing for a new number of pairs."""
 
     def total(values: np.ndarray) -> Any:
         return np.bincount(source_index, values, minlength=size)
