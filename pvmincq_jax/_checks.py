@@ -64,11 +64,9 @@ def check_numbers(name: str, value: Any) -> np.ndarray:
 
 def check_finite(name: str, value: ArrayLike) -> None:
     """No NaN, no infinity."""
-    if on_device(value):
-        return
-    array = check_numbers(name, value)
-    if not np.all(np.isfinite(array)):
-        raise ValueError(f"{name} holds {int(np.sum(~np.isfinite(array)))} entries that are NaN or infinite")
+    wrong = 0 if on_device(value) else np.count_nonzero(~np.isfinite(check_numbers(name, value)))
+    if wrong:
+        raise ValueError(f"{name} holds {wrong} entries that are NaN or infinite")
 
 
 def check_points(name: str, value: ArrayLike) -> None:
@@ -83,11 +81,9 @@ def check_same_dimension(
     first_name: str, first: ArrayLike, second_name: str, second: ArrayLike, what: str = "features"
 ) -> None:
     """Two samples of one space, or votes of the same voters."""
-    if np.shape(first)[1] != np.shape(second)[1]:
-        raise ValueError(
-            f"{first_name} and {second_name} must have the same number of {what}; "
-            f"they have {np.shape(first)[1]} and {np.shape(second)[1]}"
-        )
+    m, n = np.shape(first)[1], np.shape(second)[1]
+    if m != n:
+        raise ValueError(f"{first_name} and {second_name} must have the same number of {what}; they have {m} and {n}")
 
 
 def check_rows(name: str, votes: ArrayLike, points: ArrayLike, what: str = "point") -> None:
@@ -121,9 +117,8 @@ def check_labels(
     counted = labels[np.asarray(sample_weights) > 0] if known else labels
     if soft and np.array_equal(np.unique(counted), (0, 1)):
         raise ValueError(f"{name} are all 0 or 1, and classes are -1 and +1 here: give 2 * {name} - 1")
-    if not soft and not np.all(np.isin(labels, (-1, 1))):
-        strange = np.unique(labels[~np.isin(labels, (-1, 1))])[:5]
-        raise ValueError(f"{name} must be -1 or +1; it also holds {', '.join(f'{s:g}' for s in strange)}")
+    if not soft and (strange := np.setdiff1d(labels, (-1, 1))).size:
+        raise ValueError(f"{name} must be -1 or +1; it also holds {', '.join(f'{s:g}' for s in strange[:5])}")
     if both_classes and np.unique(labels).size < 2:
         raise ValueError(f"{name} must hold both classes, -1 and +1; every label is {labels[0]:g}")
 
@@ -133,22 +128,15 @@ def check_sample_weights(name: str, value: ArrayLike | None, length: int) -> Non
     if value is None:
         return
     check_length(name, value, length, "sample point")
-    check_finite(name, value)
-    if on_device(value):
-        return
-    weights = np.asarray(value)
-    if np.any(weights < 0):
-        raise ValueError(f"{name} must not be negative; the smallest is {np.min(weights):g}")
-    if not np.any(weights > 0):
+    check_not_negative(name, value)
+    if not on_device(value) and not np.any(value):
         raise ValueError(f"{name} are all zero: no sample point counts")
 
 
 def check_positive(name: str, value: Any) -> None:
     """Finite and above zero."""
-    if on_device(value):
-        return
-    array = check_numbers(name, value)
-    if not (np.all(np.isfinite(array)) and np.all(array > 0)):
+    array = None if on_device(value) else check_numbers(name, value)
+    if array is not None and not np.all((array > 0) & np.isfinite(array)):
         raise ValueError(f"{name} must be finite and above 0; it holds {value}")
 
 
@@ -156,16 +144,16 @@ def check_not_negative(name: str, value: ArrayLike) -> None:
     """Finite numbers, 0 included."""
     check_finite(name, value)
     if not on_device(value) and np.any(np.asarray(value) < 0):
-        raise ValueError(f"{name} must not be negative; it is {value}")
+        raise ValueError(f"{name} must not be negative; the smallest is {np.min(value):g}")
 
 
 def check_list(name: str, values: ArrayLike | Sequence[float]) -> np.ndarray:
     """A list of numbers, at least one, as an array."""
-    values = np.asarray(check_numbers(name, values), float)
-    check_rank(name, values, 1)
-    if not np.size(values):
+    array = np.asarray(check_numbers(name, values), float)
+    check_rank(name, array, 1)
+    if not array.size:
         raise ValueError(f"{name} is empty")
-    return values
+    return array
 
 
 def check_count(name: str, value: int, least: int) -> int:

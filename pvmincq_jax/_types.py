@@ -73,10 +73,8 @@ def brief(value: Any) -> str:
 
 def common_dtype(*arrays: ArrayLike) -> np.dtype:
     """float32 if all floating arrays are at most that wide, else float64."""
-    kinds = [np.asarray(array).dtype for array in arrays]
-    floats = [kind for kind in kinds if np.issubdtype(kind, np.floating)]
-    narrow = bool(floats) and all(kind.itemsize <= 4 for kind in floats)
-    return np.dtype(np.float32 if narrow else np.float64)
+    sizes = [array.dtype.itemsize for array in map(np.asarray, arrays) if np.issubdtype(array.dtype, np.floating)]
+    return np.dtype(np.float32 if sizes and max(sizes) <= 4 else np.float64)
 
 
 def takes_options_of(other: Callable) -> Callable[[_Function], _Function]:

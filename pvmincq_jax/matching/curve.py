@@ -11,14 +11,14 @@ is then a few operations on words of 64 bits, however many edges there are. Comp
 leaves the others as they are; what an edge links to them joins them.
 """
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, get_args
 
 import numpy as np
 
 from pvmincq_jax._checks import check_list, check_numbers, check_positive
 from pvmincq_jax._types import ArrayLike, RadiusUnit
-from pvmincq_jax.matching.graph import RadiusGraph, space_graph
+from pvmincq_jax.matching.graph import space_graph
 from pvmincq_jax.matching.matching import pv_of
 from pvmincq_jax.matching.space import Metric, Space, make_space
 
@@ -29,11 +29,9 @@ PV_LEVELS = (0.6, 0.5, 0.4, 0.3, 0.2, 0.15, 0.1, 0.05, 0.02, 0.0)
 
 # Radii are above 0. Points that coincide are matched at the smallest one that keeps its digits when scaled.
 _SMALLEST = float(np.finfo(float).tiny)
-# Edges for each point of the first graph that is looked at, and how many times as many each further one has.
-_EDGES, _MORE_EDGES = 64, 2
-_LARGEST = float(np.finfo(float).max)
-# Edges sorted or used at once, and those looked at together for one that leaves the forest.
-_WINDOW = 1 << 19
+# Edges for each point of the first graph that is looked at; each further one has twice as many.
+_EDGES = 64
+# Edges looked at together for one that leaves the forest.
 _CHUNK = 1 << 10
 
 
@@ -137,17 +135,14 @@ def grid_radii(
       array([0.5, 2. ])
     """
     values = check_list("radii", radii)
-    if unit == "absolute":
-        check_positive("radii", values)
-        return np.sort(values)
-    if unit not in ("pv", "bottleneck"):
+    if unit not in get_args(RadiusUnit):
         raise ValueError(f"radius_unit must be 'pv', 'bottleneck' or 'absolute'; it is {unit!r}")
-    if unit == "bottleneck":
-        check_positive("radii", values)
-        return np.sort(values * bottleneck_radius(source, target, metric=metric))
-    if not np.all((values >= 0) & (values < 1)):
-        raise ValueError(f"radii must be in [0, 1) as levels of PV; they are {values}")
-    return level_radii(make_space(source, target, metric), values)
+    if unit == "pv":
+        if not np.all((values >= 0) & (values < 1)):
+            raise ValueError(f"radii must be in [0, 1) as levels of PV; they are {values}")
+        return level_radii(make_space(source, target, metric), values)
+    check_positive("radii", values)
+    return np.sort(values if unit == "absolute" else values * bottleneck_radius(source, target, metric=metric))
 
 
 def level_radii(space: Space, levels: ArrayLike | Sequence[float]) -> np.ndarray:
@@ -160,7 +155,7 @@ def level_radii(space: Space, levels: ArrayLike | Sequence[float]) -> np.ndarray
 def _pv_of_pairs(space: Space) -> np.ndarray:
     """PV of a maximum matching of 1, 2, .. pairs, up to all of the smaller sample."""
     sizes = space.source_rows.size, space.target_rows.size
-    return np.array([pv_of(pairs, *sizes) for pairs in range(1, min(sizes) + 1)])
+    return pv_of(np.arange(1, min(sizes) + 1), *sizes)
 
 
 def _radii_at(space: Space, levels: np.ndarray) -> np.ndarray:
@@ -175,173 +170,100 @@ def radii_of_pairs(space: Space, needed: Sequence[int] | np.ndarray) -> np.ndarr
 
     It is 0 if coinciding points suffice.
     """
-    if space.source_rows.size > space.target_rows.size:
-        space = space.flipped()
-    edges = _EDGES * space.target_rows.size
-    # Below any distance, so that coinciding points are matched like others.
-    forest = _Forest(_shortest(space, edges, 0.0), np.full(space.target_rows.size, -1), -1.0)
-    radii = []
-    for pairs in map(int, needed):
-        while forest.pairs < pairs:
-            if np.isinf(forest.next_pair()):
-                edges *= _MORE_EDGES
-                graph = _shortest(space, edges, forest.graph.radius)
-                forest = _Forest(graph, forest.column_mate, forest.graph.radius)
-        radii.append(forest.radius)
+    growth, pairs, radii = _growing_matching(space), 0, []
+    for number in needed:
+        while pairs < number:
+            pairs, radius = next(growth)
+        radii.append(radius)
     return np.array(radii)
 
 
-def _shortest(space: Space, edges: int, radius: float) -> RadiusGraph:
-    """A graph of about so many of the shortest edges, one at least, and of a radius beyond this one."""
-    share = edges / (space.source_rows.size * space.target_rows.size)
-    reach = float(np.quantile(space.some_lengths(), share)) if share < 1 else _LARGEST
-    graph = space_graph(space, max(reach, 1.1 * radius, _SMALLEST))
-    return graph if graph.neighbours.size else space_graph(space, graph.nearest)
+def _edges_by_length(space: Space) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """All pairs in the order of their lengths, some at a time: lengths, rows and columns."""
+    rows, columns = space.source_rows.size, space.target_rows.size
+    # Below any distance, so that coinciding points come like others.
+    edges, radius = _EDGES * columns, -1.0
+    while True:
+        share = edges / (rows * columns)
+        reach = float(np.quantile(space.some_lengths(), share)) if share < 1 else float(np.finfo(float).max)
+        graph = space_graph(space, max(reach, 1.1 * radius, _SMALLEST))
+        graph = graph if graph.neighbours.size else space_graph(space, graph.nearest)
+        order = np.flatnonzero(graph.distances > radius)
+        order = order[np.argsort(graph.distances[order])]
+        row = np.repeat(np.arange(rows, dtype=np.int32), np.diff(graph.starts))
+        for start in range(0, order.size, _CHUNK):
+            part = order[start : start + _CHUNK]
+            yield graph.distances[part], row[part], graph.neighbours[part]
+        edges, radius = 2 * edges, graph.radius
 
 
-def _pack(chosen: np.ndarray, size: int) -> np.ndarray:
-    """Some of so many numbers as bits, 64 in a word."""
-    flags = np.zeros(-(-size // 64) * 64, dtype=bool)
-    flags[chosen] = True
-    return np.packbits(flags, bitorder="little").view(np.uint64)
+def _growing_matching(space: Space) -> Iterator[tuple[int, float]]:
+    """The number of pairs of a maximum matching and its radius, each time that it grows."""
+    space = space if space.source_rows.size <= space.target_rows.size else space.flipped()
+    rows, columns = sizes = space.source_rows.size, space.target_rows.size
+    row_mate, column_mate = (np.full(size, -1) for size in sizes)
+    # A tree has the number of its root, and what is in no tree -1. At first each row is a tree.
+    row_tree, column_tree, parent = np.arange(rows), np.full(columns, -1), np.full(columns, -1)
+    of_row, of_column = (np.zeros((one, -(-other // 64)), np.uint64) for one, other in (sizes, sizes[::-1]))
+    # In which words a column looks for a parent first: each in an order of its own, so that no tree sweeps up all.
+    taste = np.random.default_rng(0).integers(1, 256, of_column.shape, dtype=np.uint8)
 
+    def link(frontier: np.ndarray, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Those columns that have an edge in use to some row of the frontier, and such a row for each."""
+        if frontier.size < columns.size:
+            reach = np.bitwise_or.reduce(of_row[frontier], axis=0).view(np.uint8)
+            columns = columns[np.unpackbits(reach, bitorder="little")[columns] > 0]
+            if frontier.size == 1:
+                return columns, np.repeat(frontier, columns.size)
+        flags = np.zeros(64 * of_column.shape[1], dtype=bool)
+        flags[frontier] = True
+        common = of_column[columns] & np.packbits(flags, bitorder="little").view(np.uint64)
+        word = np.argmax((common != 0) * taste[columns], axis=1)
+        bits = common[np.arange(columns.size), word]
+        linked = np.flatnonzero(bits)
+        bits = bits[linked]
+        lowest = np.log2((bits & (~bits + np.uint64(1))).astype(float)).astype(np.int64)
+        return columns[linked], 64 * word[linked] + lowest
 
-class _Forest:
-    """Alternating paths from all unmatched rows of a maximum matching, over the edges up to a radius.
-
-    Attributes:
-      graph: its source points are the rows, its target points the columns.
-      radius: up to which edges are in use; never falls.
-      pairs: of the matching.
-      column_mate: the row of each column, or -1 ``[columns]``.
-    """
-
-    def __init__(self, graph: RadiusGraph, column_mate: np.ndarray, radius: float) -> None:
-        """Starts from any matching at a radius, and makes it maximum; below 0, no edge is in use yet."""
-        rows, columns = graph.source_rows.size, graph.target_rows.size
-        self.graph, self.radius = graph, radius
-        self.column_mate, self._row_mate = column_mate.copy(), np.full(rows, -1)
-        matched = np.flatnonzero(column_mate >= 0)
-        self._row_mate[column_mate[matched]] = matched
-        self.pairs = matched.size
-        self._rows = np.repeat(np.arange(rows, dtype=np.int32), np.diff(graph.starts))
-        self._of_row = np.zeros((rows, -(-columns // 64)), dtype=np.uint64)
-        self._of_column = np.zeros((columns, -(-rows // 64)), dtype=np.uint64)
-        # In which words a column looks for a parent first: each in an order of its own, so that no tree sweeps up all.
-        self._taste = np.random.default_rng(0).integers(1, 256, self._of_column.shape, dtype=np.uint8)
-        # A tree has the number of its root.
-        self._row_tree, self._column_tree = np.where(self._row_mate < 0, np.arange(rows), -1), np.full(columns, -1)
-        self._parent = np.full(columns, -1)
-        self._window = _WINDOW // 2
-        self._use_all(np.flatnonzero(graph.distances <= radius))
-
-    def line_up(self, edges: np.ndarray, radius: float) -> None:
-        """Sorts these edges, which are all from the radius in use up to this one."""
-        lengths = self.graph.distances[edges]
-        order = np.argsort(lengths)
-        edges = edges[order]
-        self._edges, self._next = (lengths[order], self._rows[edges], self.graph.neighbours[edges]), 0
-        self._sorted_to = radius
-
-    def next_pair(self) -> float:
-        """Grows the matching by one pair; returns the radius that it took, infinity if the graph has no path left."""
-        before = self.pairs
-        while self.pairs == before:
-            lengths, rows, columns = self._edges
-            part = slice(self._next, self._next + _CHUNK)
-            if part.start >= lengths.size:
-                if not self._sort_more():
-                    return np.inf
-                continue
-            leaves = (self._row_tree[rows[part]] >= 0) & (self._column_tree[columns[part]] < 0)
-            first = int(np.argmax(leaves))
-            if leaves[first]:
-                part = slice(part.start, part.start + first + 1)
-                self.radius = float(lengths[part.stop - 1])
-            self._use(rows[part], columns[part])
-            self._next = part.stop
-            if leaves[first]:
-                edge = slice(part.stop - 1, part.stop)
-                self._settle(rows[edge], columns[edge])
-        return self.radius
-
-    def _sort_more(self) -> bool:
-        """Sorts the next longer edges; False if there are none."""
-        if self._sorted_to >= self.graph.radius:
-            return False
-        distances, radius = self.graph.distances, self.graph.radius
-        edges = np.flatnonzero(distances > self._sorted_to)
-        # Each time twice as many: the search for them goes over all.
-        self._window *= 2
-        if edges.size > self._window:
-            some = distances[edges[:: edges.size >> 16]]
-            radius = float(np.quantile(some, self._window / edges.size))
-            edges = edges[distances[edges] <= radius]
-        self.line_up(edges, radius)
-        return True
-
-    def _use_all(self, edges: np.ndarray) -> None:
-        """Uses given edges, all up to the radius, and makes the matching maximum."""
-        for first in range(0, edges.size, _WINDOW):
-            part = edges[first : first + _WINDOW]
-            self._use(self._rows[part], self.graph.neighbours[part])
-        self.line_up(edges[:0], self.radius)
-        self._settle(np.flatnonzero(self._row_tree >= 0), np.flatnonzero(self._column_tree < 0))
-
-    def _use(self, rows: np.ndarray, columns: np.ndarray) -> None:
-        """Sets the bits of edges."""
-        for bits, one, other in ((self._of_row, rows, columns), (self._of_column, columns, rows)):
-            word = one.astype(np.int64) * bits.shape[1] + (other >> 6)
-            np.bitwise_or.at(bits.reshape(-1), word, np.uint64(1) << (other & 63).astype(np.uint64))
-
-    def _settle(self, frontier: np.ndarray, columns: np.ndarray) -> None:
-        """Grows the forest and augments until no path is left; edges leave it from the frontier to the columns only."""
-        while True:
-            ends = self._join(frontier, columns)
-            if not ends.size:
-                return
-            self.pairs += ends.size
-            roots = np.zeros(self._row_tree.size + 1, dtype=bool)
-            roots[self._column_tree[ends]] = True
-            while ends.size:
-                row = self._parent[ends]
-                before = self._row_mate[row]
-                self._row_mate[row], self.column_mate[ends] = ends, row
-                ends = before[before >= 0]
-            # The last entry stands for -1, no tree. Trees without a path have all other columns in their reach already.
-            self._row_tree[roots[self._row_tree]] = -1
-            columns = np.flatnonzero(roots[self._column_tree])
-            self._column_tree[columns] = -1
-            frontier = np.flatnonzero(self._row_tree >= 0)
-
-    def _join(self, frontier: np.ndarray, columns: np.ndarray) -> np.ndarray:
+    def join(frontier: np.ndarray, columns: np.ndarray) -> np.ndarray:
         """Grows the forest over edges of the frontier to the columns; returns unmatched ones, one for each tree."""
-        ending = np.full(self._row_tree.size, -1)
+        ending = np.full(rows, -1)
         while frontier.size and columns.size:
-            near = columns
-            if frontier.size < columns.size:
-                reach = np.bitwise_or.reduce(self._of_row[frontier], axis=0).view(np.uint8)
-                near = columns[np.unpackbits(reach, bitorder="little")[columns] > 0]
-            if frontier.size == 1 < columns.size:
-                reached, parents = near, np.repeat(frontier, near.size)
-            else:
-                reached, parents = self._links(near, _pack(frontier, self._row_tree.size))
-            tree, mates = self._row_tree[parents], self.column_mate[reached]
-            self._parent[reached], self._column_tree[reached] = parents, tree
+            reached, parents = link(frontier, columns)
+            tree, mates = row_tree[parents], column_mate[reached]
+            parent[reached], column_tree[reached] = parents, tree
             free = mates < 0
             ending[tree[free]] = reached[free]
-            self._row_tree[mates[~free]] = tree[~free]
+            row_tree[mates[~free]] = tree[~free]
             # A tree with its path in hand grows no further, which leaves the other trees more room.
             frontier = mates[~free & (ending[tree] < 0)]
-            columns = np.flatnonzero(self._column_tree < 0)
+            columns = np.flatnonzero(column_tree < 0)
         return ending[ending >= 0]
 
-    def _links(self, columns: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Those columns that have an edge to some of the rows, which are given as bits, and such a row for each."""
-        common = self._of_column[columns] & rows
-        word = np.argmax((common != 0) * self._taste[columns], axis=1)
-        bits = common[np.arange(columns.size), word]
-        reached = np.flatnonzero(bits)
-        bits = bits[reached]
-        lowest = np.log2((bits & (~bits + np.uint64(1))).astype(float)).astype(np.int64)
-        return columns[reached], 64 * word[reached] + lowest
+    pairs = 0
+    for lengths, tails, heads in _edges_by_length(space):
+        while lengths.size:
+            leaves = (row_tree[tails] >= 0) & (column_tree[heads] < 0)
+            first = int(np.argmax(leaves))
+            passed = first + 1 if leaves[first] else leaves.size
+            used = tails[:passed], heads[:passed]
+            for bits, one, other in ((of_row, *used), (of_column, *used[::-1])):
+                word = one.astype(np.int64) * bits.shape[1] + (other >> 6)
+                np.bitwise_or.at(bits.reshape(-1), word, np.uint64(1) << (other & 63).astype(np.uint64))
+            frontier, outside = (ends[leaves[:passed]] for ends in used)
+            while (ends := join(frontier, outside)).size:
+                pairs += ends.size
+                dissolved = np.zeros(rows + 1, dtype=bool)
+                dissolved[column_tree[ends]] = True
+                while ends.size:
+                    row = parent[ends]
+                    before = row_mate[row]
+                    row_mate[row], column_mate[ends] = ends, row
+                    ends = before[before >= 0]
+                # The last entry stands for -1, no tree. Other trees have all other columns in their reach already.
+                row_tree[dissolved[row_tree]] = -1
+                outside = np.flatnonzero(dissolved[column_tree])
+                column_tree[outside] = -1
+                frontier = np.flatnonzero(row_tree >= 0)
+                yield pairs, float(lengths[first])
+            lengths, tails, heads = lengths[passed:], tails[passed:], heads[passed:]

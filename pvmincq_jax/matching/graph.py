@@ -56,8 +56,8 @@ class RadiusGraph(NamedTuple):
         whole = source_rows is None and target_rows is None
         if radius == self.radius and whole:
             return self
-        sources, new_source, new_source_rows = _restrict("source_rows", source_rows, self.source_rows)
-        _, new_target, new_target_rows = _restrict("target_rows", target_rows, self.target_rows)
+        new_source, new_source_rows = _restrict("source_rows", source_rows, self.source_rows)
+        new_target, new_target_rows = _restrict("target_rows", target_rows, self.target_rows)
         part = np.ones(self.neighbours.size, bool)
         if source_rows is not None:
             part &= np.repeat(new_source >= 0, np.diff(self.starts))
@@ -69,17 +69,17 @@ class RadiusGraph(NamedTuple):
         if part.any() and not keep.size:
             nearest = float(np.min(self.distances[part]))
         # Vertices keep their order among themselves, so the edges stay grouped by source.
-        starts = np.append(0, np.cumsum(np.diff(np.searchsorted(keep, self.starts))[sources]))
+        starts = np.append(0, np.cumsum(np.diff(np.searchsorted(keep, self.starts))[new_source >= 0]))
         neighbours = self.neighbours[keep] if whole else new_target[self.neighbours[keep]].astype(np.int32)
         rows = new_source_rows, new_target_rows
         return RadiusGraph(starts, neighbours, self.distances[keep], *rows, float(radius), nearest)
 
 
-def _restrict(name: str, rows: np.ndarray | None, vertex_rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Kept vertices, the new number of every old vertex (-1: gone), and the new row of every new vertex."""
+def _restrict(name: str, rows: np.ndarray | None, vertex_rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The new number of every old vertex (-1: gone), and the new row of every new vertex."""
     size = vertex_rows.size
     if rows is None:
-        return np.arange(size), np.arange(size), vertex_rows
+        return np.arange(size), vertex_rows
     rows = np.asarray(rows)
     if rows.ndim != 1 or not rows.size or not np.issubdtype(rows.dtype, np.integer):
         raise ValueError(f"{name} must be a vector of row numbers, at least one; its shape is {rows.shape}")
@@ -87,10 +87,8 @@ def _restrict(name: str, rows: np.ndarray | None, vertex_rows: np.ndarray) -> tu
         raise ValueError(f"{name} must be different numbers in [0, {size - 1}]; they are {rows}")
     position = np.full(size, -1)
     position[rows] = np.arange(rows.size)
-    kept = np.flatnonzero(position[vertex_rows] >= 0)
-    number = np.full(size, -1)
-    number[kept] = np.arange(kept.size)
-    return kept, number, position[vertex_rows[kept]]
+    kept = position[vertex_rows] >= 0
+    return np.where(kept, np.cumsum(kept) - 1, -1), position[vertex_rows[kept]]
 
 
 def space_graph(space: Space, radius: float) -> RadiusGraph:

@@ -11,7 +11,7 @@ the same for points that the graph does not tell apart, so each of them is as li
 graph every permutation is as likely as any other; in general, not all maximum matchings are equally likely.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.sparse import csc_array, csr_array
@@ -83,9 +83,9 @@ class MatchingDraws(NamedTuple):
         return ExpectedMatching(pair % self.source_size, pair // self.source_size, count / self.partners.shape[0])
 
 
-def pv_of(pairs: int, source_size: int, target_size: int) -> float:
+def pv_of(pairs: Any, source_size: int, target_size: int) -> Any:
     """1/2 (S_u / m_s + T_u / m_t) for a maximum matching of so many pairs (steps 3 and 4 of Algorithm 2)."""
-    return float(((source_size - pairs) / source_size + (target_size - pairs) / target_size) / 2)
+    return ((source_size - pairs) / source_size + (target_size - pairs) / target_size) / 2
 
 
 def match(
@@ -112,14 +112,11 @@ def match(
       Matching(source=array([0, 1]), target=array([1, 0]), distances=array([0.4, 0.5]), pv=0.16666666666666666)
     """
     space = make_space(source, target, metric)
-    graph = space_graph(space, radius)
-    stream = np.random.default_rng([check_count("seed", seed, 0), 0])
-    partners = _random_matching(graph, _edges_by_target(graph), stream)
-    targets = np.flatnonzero(partners >= 0)
-    targets = targets[np.argsort(space.source_rows[partners[targets]])]
+    (partners,), pv, _ = draw_matchings(space_graph(space, radius), 1, seed=seed)
+    targets = np.argsort(partners)[np.count_nonzero(partners < 0) :]
     sources = partners[targets]
-    pv = pv_of(targets.size, space.source_rows.size, space.target_rows.size)
-    return Matching(space.source_rows[sources], space.target_rows[targets], space.lengths(sources, targets), pv)
+    lengths = space.lengths(np.argsort(space.source_rows)[sources], np.argsort(space.target_rows)[targets])
+    return Matching(sources, targets, lengths, pv)
 
 
 def perturbed_variation(
@@ -167,20 +164,15 @@ def draw_matchings(graph: RadiusGraph, draws: int, *, seed: int = 0) -> Matching
       (array([0, 0, 1, 1]), array([0, 1, 0, 1]), array([0.5, 0.5, 0.5, 0.5]))
     """
     draws, seed = check_count("draws", draws, 1), check_count("seed", seed, 0)
-    by_target, size = _edges_by_target(graph), graph.source_rows.size
-    partners, known = np.empty((draws, graph.target_rows.size), dtype=np.int64), None
+    sizes = graph.source_rows.size, graph.target_rows.size
+    partners, known, by_target = np.empty((draws, sizes[1]), dtype=np.int64), None, None
+    if graph.neighbours.size > _WHOLE * sum(sizes):
+        flags = np.ones(graph.neighbours.size, np.int8)
+        by_target = csr_array((flags, graph.neighbours, graph.starts), shape=sizes).tocsc()
     for draw in range(draws):
         known = vertices = _random_matching(graph, by_target, np.random.default_rng([seed, draw]), known)
         partners[draw, graph.target_rows] = np.where(vertices >= 0, graph.source_rows[vertices], -1)
-    return MatchingDraws(partners, pv_of(int(np.count_nonzero(partners[0] >= 0)), size, partners.shape[1]), size)
-
-
-def _edges_by_target(graph: RadiusGraph) -> csc_array | None:
-    """The edges stored by target vertex; None for a graph of few edges, which is taken whole."""
-    shape = graph.source_rows.size, graph.target_rows.size
-    if graph.neighbours.size <= _WHOLE * sum(shape):
-        return None
-    return csr_array((np.ones(graph.neighbours.size, np.int8), graph.neighbours, graph.starts), shape=shape).tocsc()
+    return MatchingDraws(partners, pv_of(int(np.count_nonzero(partners[0] >= 0)), *sizes), sizes[0])
 
 
 def _random_matching(
@@ -190,7 +182,7 @@ def _random_matching(
 
     Args:
       graph: of any size.
-      by_target: of `_edges_by_target`.
+      by_target: the edges stored by target vertex; None for a graph of few edges, which is taken whole.
       stream: the source of all randomness.
       known: a maximum matching, as the result. Its size spares the proof that this one is maximum, and its edges make
         any thin graph that holds them large enough for a maximum matching.

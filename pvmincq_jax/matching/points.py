@@ -10,28 +10,24 @@ end of the larger sample, the same in all draws and at all radii, and what the r
 repeats the smaller sample. The paper's samples are of one size.
 """
 
-from collections.abc import Callable, Sequence
-from functools import partial
-from types import ModuleType
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from scipy.sparse import csr_array
 
-from pvmincq_jax._checks import check_count, check_length, check_points, check_rank, check_sample_weights, on_device
+from pvmincq_jax._checks import check_count, check_not_negative, check_points
 from pvmincq_jax._distances import root, squared_distances
 from pvmincq_jax._samples import canonical_order
 from pvmincq_jax._types import Array, ArrayLike, RadiusUnit
 from pvmincq_jax.matching.curve import PV_LEVELS, grid_radii
 from pvmincq_jax.matching.graph import space_graph
-from pvmincq_jax.matching.matching import ExpectedMatching, draw_matchings
+from pvmincq_jax.matching.matching import draw_matchings
 from pvmincq_jax.matching.space import Metric, make_space
 
 __all__ = ["MatchedSpread", "SharedPoints", "class_rows", "even_rows", "matched_spread", "shared_points"]
 
-_Map = Callable[[Any], Any]
 # Numbers of pairs' features that are handled at once: few enough for the processor's cache.
 _NUMBERS = 1 << 15
 
@@ -52,113 +48,53 @@ class MatchedSpread(NamedTuple):
     variance: Array
 
 
-def matched_spread(
-    target: ArrayLike, source_index: ArrayLike, target_index: ArrayLike, pair_weights: ArrayLike, size: int
-) -> MatchedSpread:
+def matched_spread(target: ArrayLike, plan: ArrayLike) -> MatchedSpread:
     """Moves each source point to the mean of its matched target points, and measures their spread. Not in the paper.
 
     z_s = sum_t p_st x_t / P_s with P_s = sum_t p_st, and the means of |x_t - z_s| and |x_t - z_s|^2 under p_st / P_s.
 
     Args:
       target: ``[m_t, d]``.
-      source_index: integers ``[k]``, one per pair; a pair may come more than once.
-      target_index: integers ``[k]``.
-      pair_weights: p, ``[k]``, not negative.
-      size: m_s, the number of source points.
+      plan: p, how much each pair is matched ``[m_s, m_t]``, not negative.
 
-    Returns: a `MatchedSpread`, differentiable in the target points and the pair weights.
+    Returns: a `MatchedSpread`, differentiable in the target points and the plan.
 
     Example:
-      >>> target = np.array([[0.0], [2.0], [5.0]])
-      >>> spread = matched_spread(target, np.array([0, 0, 1]), np.array([0, 1, 2]), np.array([0.5, 0.5, 1.0]), 2)
+      >>> spread = matched_spread(np.array([[0.0], [2.0], [5.0]]), np.array([[0.5, 0.5, 0.0], [0.0, 0.0, 1.0]]))
       >>> print(spread.moved[:, 0], spread.variance)
       [1. 5.] [1. 0.]
     """
     check_points("target", target)
-    check_rank("source_index", source_index, 1)
-    k = np.shape(source_index)[0]
-    check_length("target_index", target_index, k, "pair")
-    check_sample_weights("pair_weights", pair_weights, k)
-    if size < 1:
-        raise ValueError(f"size must be at least 1; it is {size}")
-    for name, index, limit in (
-        ("source_index", source_index, size),
-        ("target_index", target_index, np.shape(target)[0]),
-    ):
-        if not jnp.issubdtype(jnp.result_type(index), jnp.integer):
-            raise ValueError(f"{name} must hold integers; its dtype is {jnp.result_type(index)}")
-        if not on_device(index) and np.any((np.asarray(index) < 0) | (np.asarray(index) >= limit)):
-            raise ValueError(f"{name} must lie in [0, {limit - 1}]; it reaches from {np.min(index)} to {np.max(index)}")
-    target = jnp.asarray(target)
-    source_index, target_index = jnp.asarray(source_index), jnp.asarray(target_index)
-    pair_weights = jnp.asarray(pair_weights, jnp.result_type(target, float))
-    total = partial(jax.ops.segment_sum, segment_ids=source_index, num_segments=size)
-
-    # What a feature gives to the pairs is computed again on the way back rather than kept for all features.
-    def means(share: Array) -> Array:
-        mean = jax.checkpoint(lambda column: total(share * column[target_index]))
-        return jax.lax.map(mean, target.T).T
-
-    @jax.checkpoint
-    def add(square: Array, column: tuple[Array, Array]) -> tuple[Array, None]:
-        moved, target = column
-        return square + (target[target_index] - moved[source_index]) ** 2, None
-
-    def squares(moved: Array) -> Array:
-        return jax.lax.scan(add, jnp.zeros_like(pair_weights), (moved.T, target.T))[0]
-
-    return _spread(pair_weights, total, lambda values: values[source_index], means, squares, root, jnp)
-
-
-def plan_spread(target: Array, plan: Array) -> MatchedSpread:
-    """`matched_spread` for a matrix of pair weights ``[m_s, m_t]``."""
-    return _spread(
-        plan,
-        partial(jnp.sum, axis=1),
-        lambda values: values[:, None],
-        lambda share: share @ target,
-        lambda moved: squared_distances(moved, target),
-        root,
-        jnp,
-    )
+    check_points("plan", plan)
+    check_not_negative("plan", plan)
+    target, plan = jnp.asarray(target), jnp.asarray(plan)
+    if plan.shape[1] != target.shape[0]:
+        raise ValueError(f"plan must have a column per target point ({target.shape[0]}); it has {plan.shape[1]}")
+    weights = jnp.sum(plan, axis=1)
+    share = plan / jnp.where(weights > 0, weights, 1.0)[:, None]
+    moved = share @ target
+    square = squared_distances(moved, target)
+    return MatchedSpread(moved, weights, jnp.sum(share * root(square), axis=1), jnp.sum(share * square, axis=1))
 
 
 def host_spread(
     target: np.ndarray, source_index: np.ndarray, target_index: np.ndarray, pair_weights: np.ndarray, size: int
 ) -> MatchedSpread:
-    """`matched_spread` in NumPy, which compiles nothing for a new number of pairs."""
+    """`matched_spread` in NumPy, of pairs ``[k]`` and their weights: it compiles nothing for a new number of pairs."""
 
-    def means(share: np.ndarray) -> np.ndarray:
-        return csr_array((share, (source_index, target_index)), shape=(size, target.shape[0])) @ target
-
-    def squares(moved: np.ndarray) -> np.ndarray:
-        square = np.empty(len(pair_weights))
-        step = max(1, _NUMBERS // target.shape[1])
-        for start in range(0, len(square), step):
-            some = slice(start, start + step)
-            gaps = target[target_index[some]] - moved[source_index[some]]
-            square[some] = np.einsum("ij,ij->i", gaps, gaps)
-        return square
-
-    def total(values: np.ndarray) -> np.ndarray:
+    def total(values: np.ndarray) -> Any:
         return np.bincount(source_index, values, minlength=size)
 
-    return _spread(pair_weights, total, lambda values: values[source_index], means, squares, np.sqrt, np)
-
-
-def _spread(
-    pair_weights: Any, total: _Map, at_source: _Map, means: _Map, squares: _Map, root: _Map, xp: ModuleType
-) -> MatchedSpread:
-    """The equations of `matched_spread`, for any way to hold pairs.
-
-    ``total`` sums numbers of pairs by source point, ``at_source`` goes back to the pairs, ``means`` takes p_st / P_s to
-    z ``[m_s, d]``, and ``squares`` z to the |x_t - z_s|^2 of the pairs.
-    """
     weights = total(pair_weights)
-    share = pair_weights / at_source(xp.where(weights > 0, weights, 1.0))
-    moved = means(share)
-    square = squares(moved)
-    return MatchedSpread(moved, weights, total(share * root(square)), total(share * square))
+    share = pair_weights / np.where(weights > 0, weights, 1.0)[source_index]
+    moved = csr_array((share, (source_index, target_index)), shape=(size, target.shape[0])) @ target
+    square = np.empty(len(pair_weights))
+    step = max(1, _NUMBERS // target.shape[1])
+    for start in range(0, len(square), step):
+        some = slice(start, start + step)
+        gaps = target[target_index[some]] - moved[source_index[some]]
+        square[some] = np.einsum("ij,ij->i", gaps, gaps)
+    return MatchedSpread(moved, weights, total(share * np.sqrt(square)), total(share * square))
 
 
 class SharedPoints(NamedTuple):
@@ -179,21 +115,6 @@ class SharedPoints(NamedTuple):
     nearest: np.ndarray
     score: np.ndarray
     ranking: np.ndarray
-
-
-def match_frequency(pairs: ExpectedMatching, size: int) -> np.ndarray:
-    """In which share of the matchings each source point has a partner: P_s = sum_t p_st ``[m_s]``, in [0, 1].
-
-    Example:
-      >>> match_frequency(ExpectedMatching(np.array([0, 0]), np.array([0, 1]), np.array([0.25, 0.5])), 2)
-      array([0.75, 0.  ])
-    """
-    size = check_count("size", size, 1)
-    rows = np.asarray(pairs.source)
-    if rows.size and rows.max() >= size:
-        raise ValueError(f"size must be above the last row of the pairs, {rows.max()}; it is {size}")
-    # Shares of a few draws do not add up exactly.
-    return np.minimum(np.bincount(rows, pairs.weights, minlength=size), 1.0)
 
 
 def shared_points(
@@ -236,16 +157,15 @@ def shared_points(
     absolute = grid_radii(source, target, values, unit, metric)  # type: ignore[arg-type]
     graph = space_graph(space, float(absolute.max()))
     drawn = [draw_matchings(graph.within(float(radius)), draws, seed=seed) for radius in absolute]
-    frequency = np.stack([match_frequency(one.expected, size) for one in drawn])
-    nearest = np.empty(size)
-    nearest[space.source_rows] = np.concatenate([block.min(axis=1) for _, block in space.blocks()])
+    pairs = [one.expected for one in drawn]
+    # Shares of a few draws do not add up exactly.
+    frequency = np.minimum([np.bincount(one.source, one.weights, minlength=size) for one in pairs], 1.0)
+    nearest = np.concatenate([block.min(axis=1) for _, block in space.blocks()])[np.argsort(space.source_rows)]
     # Shares are multiples of 1 / draws: what differs by less than rounding is equal.
     score: np.ndarray = np.round(frequency.mean(axis=0), 12)
     place = canonical_order(np.asarray(source)) if source is not None else space.source_rows
-    order = np.empty(size, dtype=int)
-    order[place] = np.arange(size)
-    pv = np.array([one.pv for one in drawn])
-    return SharedPoints(absolute, pv, frequency, nearest, score, np.lexsort((order, nearest, -score)))
+    ranking = np.lexsort((np.argsort(place), nearest, -score))
+    return SharedPoints(absolute, np.array([one.pv for one in drawn]), frequency, nearest, score, ranking)
 
 
 def even_rows(points: ArrayLike, size: int, *, seed: int = 0, labels: ArrayLike | None = None) -> np.ndarray:

@@ -136,16 +136,15 @@ def nn_self_label(
     k = check_count("k", k, 1)
     if k > labels.size:
         raise ValueError(f"k must be at most the number of source points, {labels.size}; it is {k}")
-    pairs = [], [], []  # type: tuple[list, list, list]
+    parts = []
     for start, block in space.flipped().blocks():
         last = np.partition(block, k - 1, axis=1)[:, k - 1 : k]
         closer, tied = block < last, block == last
         share = (k - closer.sum(axis=1)) / tied.sum(axis=1)
         target_vertex, source_vertex = np.nonzero(closer | tied)
         weight = np.where(closer[target_vertex, source_vertex], 1.0, share[target_vertex]) / k
-        for part, values in zip(pairs, (source_vertex, target_vertex + start, weight), strict=True):
-            part.append(values)
-    source_vertex, target_vertex, weight = (np.concatenate(part) for part in pairs)
+        parts.append((source_vertex, target_vertex + start, weight))
+    source_vertex, target_vertex, weight = map(np.concatenate, zip(*parts))
     source_row, target_row = space.source_rows[source_vertex], space.target_rows[target_vertex]
     order = np.lexsort((source_row, target_row))
     source_row, target_row, weight = source_row[order], target_row[order], weight[order]

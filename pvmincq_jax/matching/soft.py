@@ -23,7 +23,7 @@ import numpy as np
 from pvmincq_jax._checks import check_count, check_not_negative, check_points, check_positive, check_rank, check_samples
 from pvmincq_jax._distances import root, squared_distances
 from pvmincq_jax._types import Array, ArrayLike
-from pvmincq_jax.matching.points import MatchedSpread, plan_spread
+from pvmincq_jax.matching.points import MatchedSpread, matched_spread
 
 __all__ = [
     "SinkhornMatching",
@@ -307,4 +307,4 @@ def sinkhorn_transport(
     """
     affinity = radius_affinity(source, target, radius, softness)
     matching = sinkhorn_matching(affinity, min(affinity.shape) if pairs is None else pairs, iterations=iterations)
-    return SinkhornTransport(plan_spread(jnp.asarray(target), matching.plan), matching)
+    return SinkhornTransport(matched_spread(target, matching.plan), matching)

@@ -11,7 +11,7 @@ import numpy as np
 from scipy.spatial import cKDTree
 from scipy.spatial.distance import cdist
 
-from pvmincq_jax._checks import check_finite, check_points, check_rank, check_samples, read_samples
+from pvmincq_jax._checks import check_finite, check_not_negative, check_points, check_rank, check_samples, read_samples
 from pvmincq_jax._samples import canonical_order
 from pvmincq_jax._types import ArrayLike
 
@@ -77,7 +77,8 @@ class Space(NamedTuple):
         """
         if self.matrix is not None:
             return self.matrix[sources, targets]
-        power, shape = self.power, np.broadcast_shapes(sources.shape, targets.shape)
+        power, add = (1.0, np.maximum) if np.isinf(self.power) else (self.power, np.add)
+        shape = np.broadcast_shapes(sources.shape, targets.shape)
         total, gap = np.zeros(shape), np.empty(shape)
         for source_feature, target_feature in zip(self.source, self.target):
             np.subtract(source_feature[sources], target_feature[targets], out=gap)
@@ -85,12 +86,11 @@ class Space(NamedTuple):
                 gap *= gap
             else:
                 np.abs(gap, out=gap)
-                if power not in (1, np.inf):
+                if power > 1:
                     gap **= power
-            (np.maximum if np.isinf(power) else np.add)(total, gap, out=total)
-        if power == 2:
-            return np.sqrt(total, out=total)
-        return total if power in (1, np.inf) else total ** (1 / power)
+            add(total, gap, out=total)
+        # NumPy's power of 1/2 is its root.
+        return total if power == 1 else total ** (1 / power)
 
     def block(self, start: int, stop: int) -> np.ndarray:
         """Distances of source vertices ``start`` to ``stop`` to all targets ``[stop - start, m_t]``."""
@@ -169,17 +169,15 @@ def _matrix_space(
 ) -> Space:
     (matrix,) = read_samples(**{"metric.distances": metric.distances})
     check_points("metric.distances", matrix)
-    matrix = matrix.astype(float)
     for name, points, size in zip(("source", "target"), (source, target), matrix.shape):
         if points is not None and np.shape(points)[0] != size:
             raise ValueError(f"{name} has {np.shape(points)[0]} rows; metric.distances is {matrix.shape}")
-    if matrix.min() < 0:
-        raise ValueError(f"metric.distances must not be negative; the smallest is {matrix.min():g}")
+    check_not_negative("metric.distances", matrix)
+    matrix = matrix.astype(float)
     ranks = np.unique(matrix, return_inverse=True)[1].reshape(matrix.shape)
     rows, columns = _canonical_matrix_order(ranks, ties)
-    return Space(
-        np.empty((0, rows.size)), np.empty((0, columns.size)), 2.0, matrix[np.ix_(rows, columns)], rows, columns
-    )
+    features = np.empty((0, rows.size)), np.empty((0, columns.size))
+    return Space(*features, 2.0, matrix[np.ix_(rows, columns)], rows, columns)
 
 
 def make_space(

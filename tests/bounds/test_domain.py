@@ -253,9 +253,14 @@ def _shapes(jaxpr) -> Iterator[tuple[int, ...]]:
             yield from _shapes(inner)
 
 
+def spread_of_pairs(target, source_index, target_index, pairs):
+    plan = jnp.zeros((POINTS, len(target)), float).at[source_index, target_index].add(pairs)
+    return matched_spread(target, plan)
+
+
 @jax.jit
 def averaged_votes(target, source_index, target_index, pairs, centers, gamma, weights):
-    spread = matched_spread(target, source_index, target_index, pairs, POINTS)
+    spread = spread_of_pairs(target, source_index, target_index, pairs)
     moved_votes = pvm.rbf_votes(spread.moved, centers, gamma)
     return (
         spread,
@@ -327,7 +332,7 @@ def test_averaged_pairs(seed: int) -> None:
 
 def spread_of_two(radius: float, centre: float = 0.0) -> MatchedSpread:
     target = centre + np.array([[-radius], [radius]])
-    return matched_spread(target, np.array([0, 0]), np.array([0, 1]), np.array([0.5, 0.5]), 1)
+    return matched_spread(target, np.array([[0.5, 0.5]]))
 
 
 def test_averaged_pairs_are_tight() -> None:
@@ -403,7 +408,7 @@ def test_spread_gradient() -> None:
 
     @jax.jit
     def bound(target: jax.Array) -> jax.Array:
-        spread = matched_spread(target, case.source_index, case.target_index, case.pairs, POINTS)
+        spread = spread_of_pairs(target, case.source_index, case.target_index, case.pairs)
         votes = pvm.rbf_votes(spread.moved, case.centers, case.gamma)
         return moved_disagreement_bound(spread, votes, case.weights, case.smoothness)
 
@@ -430,7 +435,6 @@ def test_float32() -> None:
 
 
 ONES = np.ones((3, 2))
-INDEX = np.array([0, 1, 1])
 
 
 @pytest.mark.parametrize(
@@ -461,14 +465,12 @@ INDEX = np.array([0, 1, 1])
         ("target_votes", lambda: pvm.disagreement_deviation_bound(0.1, np.ones(3), np.ones(2))),
         ("gamma", lambda: rbf_smoothness(0.0)),
         ("gamma", lambda: rbf_smoothness(np.ones(3), np.ones(2))),
-        ("source_index", lambda: matched_spread(ONES, INDEX + 5, INDEX, np.ones(3), 2)),
-        ("source_index", lambda: matched_spread(ONES, INDEX * 1.0, INDEX, np.ones(3), 2)),
-        ("target_index", lambda: matched_spread(ONES, INDEX, INDEX - 1, np.ones(3), 2)),
-        ("target_index", lambda: matched_spread(ONES, INDEX, INDEX[:2], np.ones(3), 2)),
-        ("pair_weights", lambda: matched_spread(ONES, INDEX, INDEX, -np.ones(3), 2)),
-        ("size", lambda: matched_spread(ONES, INDEX, INDEX, np.ones(3), 0)),
+        ("target", lambda: matched_spread(np.full((3, 2), np.nan), np.ones((2, 3)))),
+        ("plan must have a column per target point", lambda: matched_spread(ONES, np.ones((2, 2)))),
+        ("plan must not be negative", lambda: matched_spread(ONES, -np.ones((2, 3)))),
+        ("plan is empty", lambda: matched_spread(ONES, np.ones((0, 3)))),
         ("moved_votes", lambda: moved_disagreement_bound(
-            matched_spread(ONES, INDEX, INDEX, np.ones(3), 2), ONES, np.ones(2), Smoothness(1.0, 1.0))),
+            matched_spread(ONES, np.ones((2, 3))), ONES, np.ones(2), Smoothness(1.0, 1.0))),
     ],
 )  # fmt: skip
 def test_bad_input(name: str, call) -> None:

@@ -9,8 +9,6 @@ from scipy.spatial.distance import cdist
 
 import pvmincq_jax as pvm
 from experiments import shared_points as command
-from pvmincq_jax.matching.matching import ExpectedMatching
-from pvmincq_jax.matching.points import match_frequency
 
 _points = st.lists(st.tuples(st.integers(0, 8), st.integers(0, 8)), min_size=1, max_size=7).map(
     lambda rows: np.array(rows, float)
@@ -77,12 +75,6 @@ def test_order_of_the_rows_does_not_matter():
     metric = pvm.Precomputed(cdist(source, target))
     given = pvm.shared_points(None, None, metric=metric, radii=found.radii, radius_unit="absolute")
     np.testing.assert_allclose(given.frequency.sum(axis=1), found.frequency.sum(axis=1))
-
-
-def test_frequency_needs_all_rows():
-    pairs = ExpectedMatching(np.array([4]), np.array([0]), np.array([1.0]))
-    with pytest.raises(ValueError, match="size must be above the last row of the pairs, 4; it is 4"):
-        match_frequency(pairs, 4)
 
 
 def test_tasks_hold_what_they_say():
