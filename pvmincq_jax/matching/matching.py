@@ -4,18 +4,19 @@ Host code, outside `jit`. The matchings depend on the points and the seed, never
 come sorted by class would otherwise let a matching read the target's labels off the row numbers.
 
 How a matching is drawn. SciPy's Hopcroft and Karp finds a maximum matching of the graph, whose vertices are numbered at
-random. A graph of many edges is first thinned out to a few random neighbours of each point, on both sides. Where the
-thin graph has no matching of full size, a search over all edges adds those on alternating paths to unmatched points,
-until it finds no such path: then the matching is maximum (Berge). Short edges are not preferred. The law of the draw is
-the same for points that the graph does not tell apart, so each of them is as likely to be matched, and on a complete
-graph every permutation is as likely as any other; in general, not all maximum matchings are equally likely.
+random; on graphs like long chains, where it may try every path, SciPy's maximum flow takes its place. A graph of many
+edges is first thinned out to a few random neighbours of each point, on both sides. Where the thin graph has no matching
+of full size, a search over all edges adds those on alternating paths to unmatched points, until it finds no such path:
+then the matching is maximum (Berge). Short edges are not preferred. The law of the draw is the same for points that the
+graph does not tell apart, so each of them is as likely to be matched, and on a complete graph every permutation is as
+likely as any other; in general, not all maximum matchings are equally likely.
 """
 
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.sparse import csc_array, csr_array
-from scipy.sparse.csgraph import maximum_bipartite_matching
+from scipy.sparse.csgraph import connected_components, maximum_bipartite_matching, maximum_flow
 
 from pvmincq_jax._checks import check_count
 from pvmincq_jax._types import ArrayLike
@@ -29,6 +30,9 @@ _WHOLE = 16
 _SAMPLED = 8
 # Edges that a search handles at once.
 _BLOCK = 1 << 21
+# Steps from source points over target points to others within which Hopcroft and Karp are trusted with a graph. SciPy's
+# does not mark dead ends, so that it tries all paths from level to level, and these grow with the levels as powers do.
+_SHALLOW = 6
 
 
 class Matching(NamedTuple):
@@ -169,14 +173,48 @@ def draw_matchings(graph: RadiusGraph, draws: int, *, seed: int = 0) -> Matching
     if graph.neighbours.size > _WHOLE * sum(sizes):
         flags = np.ones(graph.neighbours.size, np.int8)
         by_target = csr_array((flags, graph.neighbours, graph.starts), shape=sizes).tocsc()
+    deep = _is_deep(graph, by_target)
     for draw in range(draws):
-        known = vertices = _random_matching(graph, by_target, np.random.default_rng([seed, draw]), known)
+        known = vertices = _random_matching(graph, by_target, np.random.default_rng([seed, draw]), deep, known)
         partners[draw, graph.target_rows] = np.where(vertices >= 0, graph.source_rows[vertices], -1)
     return MatchingDraws(partners, pv_of(int(np.count_nonzero(partners[0] >= 0)), *sizes), sizes[0])
 
 
+def _is_deep(graph: RadiusGraph, by_target: csc_array | None) -> bool:
+    """Whether some point of a graph is more than a few steps away from one of its component's."""
+    sizes = graph.source_rows.size, graph.target_rows.size
+    sources, targets = _edges(graph, by_target, np.random.default_rng(0))
+    ones = np.ones(len(sources), np.int32)
+    forward = csr_array((ones, (sources, targets)), shape=sizes)
+    backward = forward.T.tocsr()
+    whole = csr_array((ones, (sources, sizes[0] + targets)), shape=(sum(sizes),) * 2)
+    component = connected_components(whole, directed=False)[1][: sizes[0]]
+    frontier = np.zeros(sizes[0], bool)
+    frontier[np.unique(component, return_index=True)[1]] = True
+    seen = frontier
+    for _ in range(_SHALLOW):
+        frontier = (forward @ (backward @ frontier.astype(np.int32) > 0).astype(np.int32) > 0) & ~seen
+        seen = seen | frontier
+    return bool(np.any(frontier))
+
+
+def _edges(
+    graph: RadiusGraph, by_target: csc_array | None, stream: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """All edges of a graph of few, or a few random ones of every point, on both sides: sources and targets."""
+    if by_target is None:
+        return np.repeat(np.arange(graph.source_rows.size), np.diff(graph.starts)), graph.neighbours
+    sources, source_targets = _sample(graph.starts, graph.neighbours, stream)
+    targets, target_sources = _sample(by_target.indptr, by_target.indices, stream)
+    return np.concatenate([sources, target_sources]), np.concatenate([source_targets, targets])
+
+
 def _random_matching(
-    graph: RadiusGraph, by_target: csc_array | None, stream: np.random.Generator, known: np.ndarray | None = None
+    graph: RadiusGraph,
+    by_target: csc_array | None,
+    stream: np.random.Generator,
+    deep: bool,
+    known: np.ndarray | None = None,
 ) -> np.ndarray:
     """Draws a maximum matching.
 
@@ -184,19 +222,17 @@ def _random_matching(
       graph: of any size.
       by_target: the edges stored by target vertex; None for a graph of few edges, which is taken whole.
       stream: the source of all randomness.
+      deep: of `_is_deep`.
       known: a maximum matching, as the result. Its size spares the proof that this one is maximum, and its edges make
         any thin graph that holds them large enough for a maximum matching.
 
     Returns: the source vertex matched with each target vertex, or -1 ``[m_t]``.
     """
-    degree = np.diff(graph.starts)
-    sizes = degree.size, graph.target_rows.size
+    sizes = graph.source_rows.size, graph.target_rows.size
+    sources, targets = _edges(graph, by_target, stream)
+    partners = _maximum(sources, targets, sizes, stream, deep)
     if by_target is None:
-        return _maximum(np.repeat(np.arange(degree.size), degree), graph.neighbours, sizes, stream)
-    sources, source_targets = _sample(graph.starts, graph.neighbours, stream)
-    targets, target_sources = _sample(by_target.indptr, by_target.indices, stream)
-    sources, targets = np.concatenate([sources, target_sources]), np.concatenate([source_targets, targets])
-    partners = _maximum(sources, targets, sizes, stream)
+        return partners
     most = min(sizes) if known is None else np.count_nonzero(known >= 0)
     while np.count_nonzero(partners >= 0) < most:
         parents = _search(graph, partners, stream) if known is None else known
@@ -204,7 +240,7 @@ def _random_matching(
         if known is None and np.all(partners[reached] >= 0):
             break
         sources, targets = np.concatenate([sources, parents[reached]]), np.concatenate([targets, reached])
-        partners = _maximum(sources, targets, sizes, stream)
+        partners = _maximum(sources, targets, sizes, stream, deep)
     return partners
 
 
@@ -216,14 +252,35 @@ def _sample(starts: np.ndarray, neighbours: np.ndarray, stream: np.random.Genera
 
 
 def _maximum(
-    sources: np.ndarray, targets: np.ndarray, sizes: tuple[int, int], stream: np.random.Generator
+    sources: np.ndarray, targets: np.ndarray, sizes: tuple[int, int], stream: np.random.Generator, deep: bool
 ) -> np.ndarray:
     """A maximum matching of these edges, as the source of each target, or -1 ``[m_t]``."""
     # SciPy follows the order of the vertices, so that they are numbered at random. Its older versions ask for int32.
     source_number, target_number = (stream.permutation(size).astype(np.int32) for size in sizes)
-    edges = np.ones(len(sources), dtype=np.int32), (source_number[sources], target_number[targets])
-    partners = maximum_bipartite_matching(csr_array(edges, shape=sizes), perm_type="row")[target_number]
+    ends = source_number[sources], target_number[targets]
+    if deep:
+        partners = _by_flow(*ends, sizes)
+    else:
+        edges = csr_array((np.ones(len(sources), dtype=np.int32), ends), shape=sizes)
+        partners = maximum_bipartite_matching(edges, perm_type="row")
+    partners = partners[target_number]
     return np.where(partners >= 0, np.argsort(source_number)[partners], -1)
+
+
+def _by_flow(sources: np.ndarray, targets: np.ndarray, sizes: tuple[int, int]) -> np.ndarray:
+    """The same by a maximum flow of one unit through every point: in polynomial time on any graph, and slower on most.
+
+    Vertex 0 is where it comes from, then there are the sources, the targets, and where it goes.
+    """
+    every_source, every_target = 1 + np.arange(sizes[0]), 1 + sizes[0] + np.arange(sizes[1])
+    last = 1 + sum(sizes)
+    tails = np.concatenate([np.zeros(sizes[0], int), every_source[sources], every_target])
+    heads = np.concatenate([every_source, every_target[targets], np.full(sizes[1], last)])
+    network = csr_array((np.ones(len(tails), np.int32), (tails, heads)), shape=(last + 1, last + 1))
+    flow = maximum_flow(network, 0, last, method="dinic").flow[1 : 1 + sizes[0], 1 + sizes[0] : last].tocoo()
+    partners, used = np.full(sizes[1], -1), flow.data > 0
+    partners[flow.coords[1][used]] = flow.coords[0][used]
+    return partners
 
 
 def _search(graph: RadiusGraph, partners: np.ndarray, stream: np.random.Generator) -> np.ndarray:

@@ -71,13 +71,17 @@ def test_cardinality_is_that_of_networkx(kind, seed, sizes, share, draw):
     assert found.pv == ((sizes[0] - size) / sizes[0] + (sizes[1] - size) / sizes[1]) / 2
 
 
-@pytest.mark.parametrize("way", ["whole graph", "thin graph", "very thin graph", "search in blocks"])
+@pytest.mark.parametrize(
+    "way", ["whole graph", "thin graph", "very thin graph", "search in blocks", "flow", "flow in a thin graph"]
+)
 def test_every_way_to_the_maximum(way, monkeypatch):
     changes = {
         "whole graph": {"_WHOLE": 1000},
         "thin graph": {"_WHOLE": 0},
         "very thin graph": {"_WHOLE": 0, "_SAMPLED": 1},
         "search in blocks": {"_WHOLE": 0, "_SAMPLED": 1, "_BLOCK": 100},
+        "flow": {"_WHOLE": 1000, "_SHALLOW": 0},
+        "flow in a thin graph": {"_WHOLE": 0, "_SAMPLED": 2, "_SHALLOW": 0},
     }[way]
     for name, value in changes.items():
         monkeypatch.setattr(matching, name, value)
@@ -100,6 +104,26 @@ def test_long_thin_graph():
     rng = np.random.default_rng(0)
     found = pvm.match(rng.permutation(line), rng.permutation(line + 0.5), 0.5)
     assert found.pv == 0
+
+
+def test_deep_graphs_are_not_left_to_hopcroft_and_karp(monkeypatch):
+    # Two clusters on a line: in some draws SciPy's Hopcroft and Karp takes a hundred times as long.
+    rng = np.random.default_rng(2)
+    source, target = (rng.choice([-2.0, 2.0], (960, 1)) + 0.15 * rng.normal(size=(960, 1)) for _ in range(2))
+    line = radius_graph(source, target, 0.03)
+    task = pvm.datasets.moons_task("40", 0)
+    called = []
+    scipy = matching.maximum_bipartite_matching
+    monkeypatch.setattr(matching, "maximum_bipartite_matching", lambda *a, **k: (called.append(1), scipy(*a, **k))[1])
+    found = pvm.draw_matchings(line, 2)
+    assert not called
+    monkeypatch.setattr(matching, "_SHALLOW", 10**3)
+    assert pvm.draw_matchings(line, 1).pv == found.pv
+    assert len(called) == 1
+    monkeypatch.undo()
+    # Moons of the paper's size are no chain, and go the quick way.
+    assert not matching._is_deep(radius_graph(task.source, task.target, 0.5), None)
+    assert matching._is_deep(line, None)
 
 
 @pytest.mark.parametrize("dimensions", [2, 3])
@@ -178,13 +202,16 @@ def _as_set(found, source_order, target_order):
     return {(int(source_order[s]), int(target_order[t])) for s, t in zip(found.source, found.target)}
 
 
-@pytest.mark.parametrize("kind", ["points", "matrix", "function", "mahalanobis"])
-def test_blind_to_the_order_of_rows(kind):
+@pytest.mark.parametrize("kind", ["points", "matrix", "function", "mahalanobis", "flow"])
+def test_blind_to_the_order_of_rows(kind, monkeypatch):
+    if kind == "flow":
+        monkeypatch.setattr(matching, "_SHALLOW", 0)
     rng = np.random.default_rng(3)
     source, target = rng.normal(size=(60, 2)), rng.normal(size=(70, 2)) + 1
     distances = cdist(source, target)
     metric = {
         "points": lambda s, t: "euclidean",
+        "flow": lambda s, t: "euclidean",
         "matrix": lambda s, t: pvm.Precomputed(distances[np.ix_(s, t)]),
         "function": lambda s, t: lambda x, y: float(np.abs(x - y).max()),
         "mahalanobis": lambda s, t: np.array([[2.0, 0.5], [0.5, 1.0]]),
