@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pvmincq_jax._types import MarginUnit, brief
-from pvmincq_jax.adaptation.model import PVMinCq, decision, margins_at, model_at
+from pvmincq_jax.adaptation.model import PVMinCq, decision, make_model, margins_at, model_at
 from pvmincq_jax.adaptation.sweeps import Sweep
 from pvmincq_jax.voting.classes import balance_classes, mean_weights
 from pvmincq_jax.voting.families import JoinedVoters
@@ -195,16 +195,5 @@ def _committee_model(sweep: Sweep, row: int, voters: Any, weights: np.ndarray) -
     margin, second = np.sum(shares * learnt[0] * values, axis=1), np.sum(shares * values**2, axis=1)
     # As `pvmincq_jax.c_bound`: 1 where the first moment is not above 0.
     c_bound = 1 - np.maximum(margin, 0.0) ** 2 / second
-    return PVMinCq(
-        voters=voters,
-        weights=weights[0] if two else weights,
-        margin=np.asarray(margin[0] if two else margin),
-        mu_max=None,
-        c_bound=np.asarray(c_bound[0] if two else c_bound),
-        kkt_residual=None,
-        radius=None,
-        pv=np.asarray(sample.pv),
-        labels=np.asarray(sample.labels),
-        label_weights=np.asarray(sample.weights),
-        pairs=sample.pairs,
-    )
+    weights, margin, c_bound = (one[0] if two else one for one in (weights, margin, c_bound))
+    return make_model(voters, sample, None, weights, margin, None, c_bound, None)

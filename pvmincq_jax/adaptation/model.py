@@ -90,8 +90,11 @@ class PVMinCq(NamedTuple):
 
 
 def make_model(voters: Any, sample: SelfLabels, radius: Any, weights: np.ndarray, *figures: Any) -> PVMinCq:
-    """A model in the precision of its weights; the figures are margin, mu_max, C-bound and KKT residual."""
-    numbers = [np.asarray(one, weights.dtype) for one in (*figures, radius, sample.pv, sample.labels, sample.weights)]
+    """A model in the precision of its weights; the figures are margin, mu_max, C-bound and KKT residual, or None."""
+    numbers = [
+        None if one is None else np.asarray(one, weights.dtype)
+        for one in (*figures, radius, sample.pv, sample.labels, sample.weights)
+    ]
     return PVMinCq._make([voters, weights, *numbers, sample.pairs, None])
 
 

@@ -204,24 +204,6 @@ def learn_on_moved(
     return learn_sweep(task, options, labels, radii=radii, pv=pv, target=target, transports=tuple(transports))
 
 
-def compile_on_moved(source: np.ndarray, options: GridOptions, maps: int) -> None:
-    """Begins to compile what a grid of so many maps will need, as if nobody moved."""
-    families, everybody = options.voters.families, np.ones(len(source))
-    placed = place_on_moved(families, source, source, everybody, options.most_voters, options.seed)
-    compile_for([family for family, _ in placed], source, maps, options)
-
-
-def compile_transport(source: ArrayLike, target: ArrayLike, **grid: Any) -> None:
-    """Begins to compile for a `transport_sweep` with these options before its maps are known."""
-    unit = grid.get("margin_unit", "fraction")
-    margins = check_margins(grid.get("margins", MARGIN_FRACTIONS), unit)
-    families = family_grid(grid.get("voters", "rbf"), grid.get("gammas"), np.asarray(target))
-    options = {name: grid[name] for name in ("most_voters", "seed", "solver", "mesh") if name in grid}
-    # All radii twice, on the source as it is and on the target's moments.
-    maps = 2 * len(PV_LEVELS + REACHES)
-    compile_on_moved(np.asarray(source), GridOptions(families, margins, unit, **options), maps)
-
-
 def pv_transport_mincq(
     source: ArrayLike,
     source_labels: ArrayLike,
@@ -280,18 +262,9 @@ def pv_transport_mincq(
         raise ValueError("radius must be a number unless identity is True; it is None")
     if not identity and radius_unit != "pv":
         check_positive("radius", radius)
-    options = MapOptions(
-        [radius or 0.0],
-        radius_unit,
-        identity,
-        match_moments,
-        equal_sizes,
-        _by_label(ratio, labels),
-        draws,
-        seed,
-        metric,
-    )
-    transport = _Maps(source, labels, target, options).one()
+    shares = _by_label(ratio, labels)
+    maps: Any = [radius or 0.0], radius_unit, identity, match_moments, equal_sizes, shares, draws, seed, metric
+    transport = _Maps(source, labels, target, MapOptions(*maps)).one()
     moved, weights = np.asarray(transport.moved), np.asarray(transport.weights)
     [(family, mask)] = place_on_moved([family], source, moved, weights, most_voters, seed)
     return learn_at(family, moved, moved_labels(transport, labels), mask, transport.radius, margin, margin_unit)
@@ -363,10 +336,13 @@ def transport_sweep(
     options = GridOptions(families, margins, margin_unit, most_voters, draws=draws, seed=seed, solver=solver, mesh=mesh)
     weights = read_weights("source_weights", source_weights, len(source))
     if identity_weights is None:
+        # XLA compiles beside the search for radii and the matchings, as if nobody moved.
+        placed = place_on_moved(families.families, source, source, np.ones(len(source)), most_voters, seed)
+        many = 2 * len(PV_LEVELS + REACHES) if radii is None else np.size(radii)
+        compile_for([family for family, _ in placed], source, many, options)
         makers = list(_Maps(source, class_numbers(labels), target, maps).plan())
     else:
         makers = [partial(identity_transport, source, weights=identity_weights)]
-    compile_on_moved(source, options, len(makers))
     with progress_bar(progress, len(makers) * (1 + len(families.values)), "transport") as advance:
         transports = []
         for make in makers:

@@ -16,7 +16,7 @@ from pvmincq_jax.adaptation.shift import Shift, class_weights, contradicted, det
 from pvmincq_jax.adaptation.sweeps import Sweep, draw_count, learn_again, read_classes, read_weights
 from pvmincq_jax.adaptation.transport import move_all, nearest_means
 from pvmincq_jax.adaptation.transport_criteria import transport_criterion
-from pvmincq_jax.adaptation.transport_sweeps import check_shares, compile_transport, moved_labels, transport_sweep
+from pvmincq_jax.adaptation.transport_sweeps import check_shares, moved_labels, transport_sweep
 from pvmincq_jax.matching.matching import ExpectedMatching
 from pvmincq_jax.matching.selflabel import SelfLabels
 from pvmincq_jax.matching.space import Precomputed
@@ -290,11 +290,7 @@ def fit_transport_validated(
     options: Any = grid | {"draws": draw_count(draws, 64, max(len(np.asarray(one)) for one in (source, target)))}
     options["most_voters"] = most if classes <= _CLASSES else max(1, most * _CLASSES // classes)
     plain = isinstance(metric, str) and metric == "euclidean" and all(grid.get(name) is None for name in _MAPS)
-    shift = None
-    if plain and criterion is transport_criterion:
-        # XLA compiles beside what is asked first.
-        compile_transport(source, target, **options)
-        shift = detect_shift(*task, seed=seed)
+    shift = detect_shift(*task, seed=seed) if plain and criterion is transport_criterion else None
     shares = _target_shares(ratio, shift, task, seed)
     if shares is not None:
         options["ratio"] = float(shares[1]) if len(shares) == 2 else shares
