@@ -31,8 +31,8 @@ from pvmincq_jax.matching.curve import PV_LEVELS, grid_radii
 from pvmincq_jax.matching.graph import space_graph
 from pvmincq_jax.matching.selflabel import SelfLabels, carry_labels
 from pvmincq_jax.matching.space import make_space
-from pvmincq_jax.voting.families import FamilyGrid, OutputVoters
-from pvmincq_jax.voting.voters import GAMMA_MULTIPLES
+from pvmincq_jax.voting.families import FamilyGrid
+from pvmincq_jax.voting.voters import GAMMA_MULTIPLES, OutputVoters
 
 __all__ = ["fit_views_validated", "fit_votes_validated"]
 

@@ -19,8 +19,8 @@ from pvmincq_jax.matching.matching import MatchingDraws, draw_matchings
 from pvmincq_jax.matching.selflabel import SelfLabels, carry_labels
 from pvmincq_jax.matching.space import make_space
 from pvmincq_jax.voting.cbound import vote_margin
-from pvmincq_jax.voting.families import GaussianVoters, OutputVoters, ViewVoters
-from pvmincq_jax.voting.voters import GAMMA_MULTIPLES, default_gammas, rbf_votes
+from pvmincq_jax.voting.families import ViewVoters
+from pvmincq_jax.voting.voters import GAMMA_MULTIPLES, GaussianVoters, OutputVoters, default_gammas, rbf_votes
 
 __all__ = ["adapt_votes", "pv_mincq_views", "stack_views", "view_margins", "view_scales", "view_votes"]
 
