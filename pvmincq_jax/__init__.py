@@ -34,7 +34,8 @@ say which equation is in which file. By themselves: `pvmincq_jax.estimators`, `p
 from pvmincq_jax import datasets
 from pvmincq_jax._types import Status
 from pvmincq_jax.voting.voters import classifier_votes, default_gammas, rbf_votes, stump_thresholds, stump_votes
-from pvmincq_jax.voting.families import FunctionVoters, GaussianVoters, StumpVoters, Voters
+from pvmincq_jax.voting.voters import GaussianVoters, StumpVoters
+from pvmincq_jax.voting.families import FunctionVoters, Voters
 from pvmincq_jax.voting.cbound import (
     c_bound,
     domain_disagreement,

@@ -18,7 +18,8 @@ from pvmincq_jax.adaptation.sweeps import Sweep
 from pvmincq_jax.matching.matching import ExpectedMatching
 from pvmincq_jax.matching.selflabel import SelfLabels
 from pvmincq_jax.voting.cbound import vote_margin
-from pvmincq_jax.voting.families import GaussianVoters, JoinedVoters, OutputVoters, StumpVoters, ViewVoters, read_votes
+from pvmincq_jax.voting.families import JoinedVoters, ViewVoters, read_votes
+from pvmincq_jax.voting.voters import GaussianVoters, OutputVoters, StumpVoters
 
 __all__ = ["PVMinCq", "decision", "load_model", "model_at", "predict", "save_model"]
 

@@ -36,8 +36,8 @@ from pvmincq_jax.matching.matching import MatchingDraws, draw_matchings
 from pvmincq_jax.matching.selflabel import SelfLabels, carry_labels
 from pvmincq_jax.matching.space import make_space
 from pvmincq_jax.voting.cbound import vote_margin
-from pvmincq_jax.voting.families import FamilyGrid, GaussianVoters, OutputVoters, ViewVoters
-from pvmincq_jax.voting.voters import GAMMA_MULTIPLES, default_gammas
+from pvmincq_jax.voting.families import FamilyGrid, ViewVoters
+from pvmincq_jax.voting.voters import GAMMA_MULTIPLES, GaussianVoters, OutputVoters, default_gammas
 
 __all__ = [
     "adapt_votes",

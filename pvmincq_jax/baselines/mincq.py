@@ -18,7 +18,7 @@ import numpy as np
 from pvmincq_jax._types import Status
 from pvmincq_jax.adaptation.grid import Problems, VoteBlocks, solve_grid
 from pvmincq_jax.baselines._form import KernelModel, Method, Sample, by_gamma, decision, expand, make_grid
-from pvmincq_jax.voting.families import GaussianVoters
+from pvmincq_jax.voting.voters import GaussianVoters
 
 __all__ = ["GRID", "VALIDATION", "MinCqModel", "MinCqParams", "decision", "fit", "fit_grid"]
 

@@ -9,9 +9,8 @@ expectations over the sample are means under them, so their scale does not matte
 over the voters and their complements: ``votes @ weights`` is the expected vote in both cases.
 """
 
-from typing import Any, NamedTuple
+from typing import Any
 
-import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -20,9 +19,7 @@ from pvmincq_jax._checks import check_finite, check_labels, check_length, check_
 from pvmincq_jax._types import Array, ArrayLike
 
 __all__ = [
-    "CBound",
     "c_bound",
-    "c_bound_terms",
     "domain_disagreement",
     "expected_disagreement",
     "first_moment",
@@ -31,6 +28,9 @@ __all__ = [
     "vote_margin",
     "vote_risk",
 ]
+
+# Of the points of a sample; None for equal ones.
+Weights = ArrayLike | None
 
 
 def vote_margin(votes: ArrayLike, weights: ArrayLike) -> Array:
@@ -52,7 +52,7 @@ def vote_margin(votes: ArrayLike, weights: ArrayLike) -> Array:
     return jnp.asarray(votes) @ jnp.asarray(weights)
 
 
-def expectation(values: Array, sample_weights: ArrayLike | None) -> Array:
+def expectation(values: Array, sample_weights: Weights) -> Array:
     """The mean of ``values`` ``[m]`` under the sample weights."""
     if sample_weights is None:
         return jnp.mean(values)
@@ -63,7 +63,7 @@ def expectation(values: Array, sample_weights: ArrayLike | None) -> Array:
     return jnp.sum(sample_weights * jnp.where(sample_weights > 0, values, 0.0)) / total
 
 
-def _known(labels: ArrayLike, margin: Array, sample_weights: ArrayLike | None) -> Array:
+def _known(labels: ArrayLike, margin: Array, sample_weights: Weights) -> Array:
     """The labels, one per margin, NaN where they are outside [-1, 1]."""
     check_labels("labels", labels, margin.shape[0], soft=True, sample_weights=sample_weights)
     labels = jnp.asarray(labels)
@@ -71,9 +71,7 @@ def _known(labels: ArrayLike, margin: Array, sample_weights: ArrayLike | None) -
     return jnp.where(jnp.abs(labels) <= 1, labels, jnp.nan)
 
 
-def first_moment(
-    votes: ArrayLike, labels: ArrayLike, weights: ArrayLike, *, sample_weights: ArrayLike | None = None
-) -> Array:
+def first_moment(votes: ArrayLike, labels: ArrayLike, weights: ArrayLike, *, sample_weights: Weights = None) -> Array:
     """First moment of the Q-margin, the root of the C-bound's numerator (theorem 2).
 
     E_{(x,y)} y E_{h~Q} h(x).
@@ -90,7 +88,7 @@ def first_moment(
     return expectation(_known(labels, margin, sample_weights) * margin, sample_weights)
 
 
-def second_moment(votes: ArrayLike, weights: ArrayLike, *, sample_weights: ArrayLike | None = None) -> Array:
+def second_moment(votes: ArrayLike, weights: ArrayLike, *, sample_weights: Weights = None) -> Array:
     """Second moment of the Q-margin, the C-bound's denominator (theorem 2): the lower, the more voters disagree.
 
     E_{(h,h')~Q^2} E_x h(x) h'(x) = E_x (E_{h~Q} h(x))^2.
@@ -106,9 +104,7 @@ def second_moment(votes: ArrayLike, weights: ArrayLike, *, sample_weights: Array
     return expectation(vote_margin(votes, weights) ** 2, sample_weights)
 
 
-def gibbs_risk(
-    votes: ArrayLike, labels: ArrayLike, weights: ArrayLike, *, sample_weights: ArrayLike | None = None
-) -> Array:
+def gibbs_risk(votes: ArrayLike, labels: ArrayLike, weights: ArrayLike, *, sample_weights: Weights = None) -> Array:
     """Risk of the stochastic Gibbs classifier under the linear loss (equation 1).
 
     R(G_Q) = 1/2 (1 - E_{(x,y)} E_{h~Q} y h(x)).
@@ -124,9 +120,7 @@ def gibbs_risk(
     return (1 - first_moment(votes, labels, weights, sample_weights=sample_weights)) / 2
 
 
-def vote_risk(
-    votes: ArrayLike, labels: ArrayLike, weights: ArrayLike, *, sample_weights: ArrayLike | None = None
-) -> Array:
+def vote_risk(votes: ArrayLike, labels: ArrayLike, weights: ArrayLike, *, sample_weights: Weights = None) -> Array:
     """Risk of the majority vote (definition 1); a margin of 0 is an error.
 
     R(B_Q) = P_{(x,y)} (y E_{h~Q} h(x) <= 0). A soft label y counts as +1 with probability (1 + y) / 2.
@@ -155,57 +149,13 @@ def vote_loss(margin: Any, labels: Any) -> Any:
     return (1 - labels * xp.sign(margin)) / 2 + (margin == 0) / 2
 
 
-class CBound(NamedTuple):
-    """The C-bound with what it is made of. All scalars.
-
-    Attributes:
-      value: the bound on the risk of the vote; 1, the trivial one, where `holds` is False.
-      first_moment: of the Q-margin.
-      second_moment: of the Q-margin.
-      holds: whether the theorem's precondition, a positive first moment, is met.
-    """
-
-    value: Array
-    first_moment: Array
-    second_moment: Array
-    holds: Array
-
-
-def c_bound_terms(
-    votes: ArrayLike, labels: ArrayLike, weights: ArrayLike, *, sample_weights: ArrayLike | None = None
-) -> CBound:
-    """The C-bound together with both moments and its precondition (theorem 2).
-
-    Args: votes ``[m, n]``, labels ``[m]``, weights ``[n]``, sample_weights ``[m]`` or None for equal ones.
-
-    Returns: a `CBound`.
-
-    Example:
-      >>> bound = c_bound_terms(jnp.array([[1.0], [0.5]]), jnp.array([1.0, 1.0]), jnp.array([-1.0]))
-      >>> print(float(bound.value), bool(bound.holds))
-      1.0 False
-    """
-    first = first_moment(votes, labels, weights, sample_weights=sample_weights)
-    second = second_moment(votes, weights, sample_weights=sample_weights)
-    chex.assert_rank([first, second], 0)
-    usable = (first > 0) & (second > 0)
-    # Dividing by the root keeps margins as small as the smallest float's root from squaring to 0 / 0, and the inner
-    # `where` keeps the branch that is not taken from sending NaN into the gradient.
-    ratio = jnp.where(usable, first, 0.0) / jnp.sqrt(jnp.where(usable, second, 1.0))
-    unknown = jnp.isnan(first) | jnp.isnan(second)
-    value = jnp.where(unknown, jnp.nan, 1 - ratio**2)
-    return CBound(value, first, second, first > 0)
-
-
-def c_bound(
-    votes: ArrayLike, labels: ArrayLike, weights: ArrayLike, *, sample_weights: ArrayLike | None = None
-) -> Array:
+def c_bound(votes: ArrayLike, labels: ArrayLike, weights: ArrayLike, *, sample_weights: Weights = None) -> Array:
     """The C-bound on the risk of the majority vote (theorem 2).
 
     R(B_Q) <= 1 - (E_{(x,y)} E_{h~Q} y h(x))^2 / (E_{(h,h')~Q^2} E_x h(x) h'(x)), if the first moment is positive.
 
-    Where it is not, the theorem says nothing and the value is 1, the trivial bound, with gradient 0;
-    `c_bound_terms` tells the two cases apart.
+    Where it is not, the theorem says nothing and the value is 1, the trivial bound, with gradient 0; `first_moment`
+    tells the two cases apart.
 
     Args: votes ``[m, n]``, labels ``[m]``, weights ``[n]`` of any scale, sample_weights ``[m]`` or None.
 
@@ -215,10 +165,16 @@ def c_bound(
       >>> print(c_bound(np.array([[1.0, 0.5], [-0.5, 0.0]]), np.array([1.0, -1.0]), np.array([0.5, 0.5])).round(3))
       0.2
     """
-    return c_bound_terms(votes, labels, weights, sample_weights=sample_weights).value
+    first = first_moment(votes, labels, weights, sample_weights=sample_weights)
+    second = second_moment(votes, weights, sample_weights=sample_weights)
+    usable = (first > 0) & (second > 0)
+    # Dividing by the root keeps margins as small as the smallest float's root from squaring to 0 / 0, and the inner
+    # `where` keeps the branch that is not taken from sending NaN into the gradient.
+    ratio = jnp.where(usable, first, 0.0) / jnp.sqrt(jnp.where(usable, second, 1.0))
+    return jnp.where(jnp.isnan(first) | jnp.isnan(second), jnp.nan, 1 - ratio**2)
 
 
-def expected_disagreement(votes: ArrayLike, weights: ArrayLike, *, sample_weights: ArrayLike | None = None) -> Array:
+def expected_disagreement(votes: ArrayLike, weights: ArrayLike, *, sample_weights: Weights = None) -> Array:
     """How often two voters drawn from Q disagree, under the linear loss: theorem 2's denominator as a rate.
 
     d_Q = 1/2 (1 - E_{(h,h')~Q^2} E_x h(x) h'(x)); for votes in {-1, +1} the probability of disagreement.
@@ -239,8 +195,8 @@ def domain_disagreement(
     target_votes: ArrayLike,
     weights: ArrayLike,
     *,
-    source_sample_weights: ArrayLike | None = None,
-    target_sample_weights: ArrayLike | None = None,
+    source_sample_weights: Weights = None,
+    target_sample_weights: Weights = None,
 ) -> Array:
     """How differently the voters disagree on the two domains (equation 4).
 

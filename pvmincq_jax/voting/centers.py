@@ -1,14 +1,15 @@
 """Where voters sit: on the points learnt from, or on some that stand for all of them."""
 
-from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
 from pvmincq_jax._checks import check_count
 from pvmincq_jax._distances import squared_distances
 from pvmincq_jax._samples import spread_rows
-from pvmincq_jax.voting.families import one_per_point, place_family
+from pvmincq_jax.voting.families import read_votes
 
 __all__: list[str] = []
 
@@ -17,6 +18,20 @@ CenterKind = Literal["target", "source", "both"]
 # Voters at most, unless asked for more; ``python -m experiments.voters --most`` compares others. The paper's samples
 # have as many points.
 MOST_VOTERS = 300
+
+
+def one_per_point(family: Any) -> bool:
+    """Whether the family is to have a voter on each point of a sample."""
+    return bool(getattr(family, "one_per_point", False))
+
+
+def place_family(family: Any, points: np.ndarray) -> tuple[Any, int]:
+    """The family on points ``[m, d]``, if it sits on any, and the number of its voters."""
+    placed = family.on(points) if hasattr(family, "on") else family
+    count = read_votes(placed, points[:1]).shape[1]
+    if one_per_point(family) and count != len(points):
+        raise ValueError(f"voters must have one voter on each of {len(points)} points, as they say; they have {count}")
+    return placed, count
 
 
 class Centers(NamedTuple):
@@ -47,7 +62,7 @@ def draw_centers(source: np.ndarray, target: np.ndarray, kind: CenterKind, most:
       >>> draw_centers(np.zeros((3, 1)), np.array([[5.0], [6.0]]), "both", None, 0).points.ravel()
       array([5., 6., 0., 0., 0.])
     """
-    if kind not in ("target", "source", "both"):
+    if kind not in get_args(CenterKind):
         raise ValueError(f"centers must be 'target', 'source' or 'both'; it is {kind!r}")
     of_target = target if kind != "source" else target[:0]
     of_source = source if kind != "target" else source[:0]
@@ -66,30 +81,28 @@ class PlacedVoters(NamedTuple):
 
     Attributes:
       family: anything with ``votes(x)``.
-      voters: how many, n.
-      centers: where they sit, if there is one per point; else None, and all take part.
+      mask: which voters take part ``[n]``, a function as `Centers.mask`; all, if there is not one per point.
     """
 
     family: Any
-    voters: int
-    centers: Centers | None
-
-    def mask(self, matched: np.ndarray, learning: np.ndarray) -> np.ndarray:
-        """Which voters take part ``[n]``, see `Centers.mask`."""
-        return np.ones(self.voters, bool) if self.centers is None else self.centers.mask(matched, learning)
+    mask: Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
 def place_voters(
     families: Sequence[Any], source: np.ndarray, target: np.ndarray, centers: CenterKind, most: int, seed: int
 ) -> list[PlacedVoters]:
     """Families on the points of `draw_centers` if they have one voter per point; others see all points."""
-    kinds = {one_per_point(family) for family in families}
-    drawn = {kind: draw_centers(source, target, centers, most if kind else None, seed) for kind in kinds}
-    placed = []
-    for family in families:
-        kind = one_per_point(family)
-        placed.append(PlacedVoters(*place_family(family, drawn[kind].points), drawn[kind] if kind else None))
-    return placed
+
+    @functools.cache
+    def draw(limit: int | None) -> Centers:
+        return draw_centers(source, target, centers, limit, seed)
+
+    def place(family: Any) -> PlacedVoters:
+        drawn = draw(most if one_per_point(family) else None)
+        on_points, count = place_family(family, drawn.points)
+        return PlacedVoters(on_points, drawn.mask if one_per_point(family) else lambda *_: np.ones(count, bool))
+
+    return list(map(place, families))
 
 
 def place_on_moved(

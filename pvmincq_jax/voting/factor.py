@@ -12,6 +12,7 @@ slower one, and a batch of kernels on an accelerator. Their results are constant
 from the implicit function theorem, never through a factorisation.
 """
 
+import functools
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
@@ -27,54 +28,32 @@ __all__ = ["VoteFactor", "vote_factor"]
 
 
 def loop_on_cpu(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function of pytrees of arrays, with this batching rule."""
+    """The function of pytrees of arrays, with this batching rule, and constant to derivatives."""
     # Compiled apart, so that it is traced once for all three roads that a trace takes.
-    function = jax.jit(function)
-    batchable = jax.custom_batching.custom_vmap(function)
+    compiled = jax.jit(function)
+    one_by_one, batchable = jax.custom_batching.sequential_vmap(compiled), jax.custom_batching.custom_vmap(compiled)
 
     @batchable.def_vmap
     def rule(axis_size: int, in_batched: list[Any], *arguments: Any) -> tuple[Any, Any]:
         del axis_size
-        leaves, structure = jax.tree.flatten(arguments)
-        batched = jax.tree.leaves(in_batched)
-
-        def in_turn(*leaves: Array) -> Any:
-            def one(mapped: list[Array]) -> Any:
-                rest = iter(mapped)
-                whole = [next(rest) if flag else leaf for leaf, flag in zip(leaves, batched)]
-                return batchable(*jax.tree.unflatten(structure, whole))
-
-            return jax.lax.map(one, [leaf for leaf, flag in zip(leaves, batched) if flag])
-
-        def together(*leaves: Array) -> Any:
-            axes = [0 if flag else None for flag in batched]
-            return jax.vmap(lambda *each: function(*jax.tree.unflatten(structure, each)), axes)(*leaves)
-
-        results = jax.lax.platform_dependent(*leaves, cpu=in_turn, default=together)
+        axes = tuple(jax.tree.map(lambda flag: 0 if flag else None, in_batched))
+        in_turn, together = jax.vmap(one_by_one, axes), jax.vmap(compiled, axes)
+        results = jax.lax.platform_dependent(*arguments, cpu=in_turn, default=together)
         return results, jax.tree.map(lambda _: True, results)
 
-    return batchable
+    return functools.wraps(function)(lambda *arguments: batchable(*jax.lax.stop_gradient(arguments)))
 
 
 @loop_on_cpu
-def _qr(matrix: Array) -> Array:
+def orthonormal_columns(matrix: Array) -> Array:
+    """Q ``[m, r]`` of the thin QR factorisation of a matrix ``[m, r]``."""
     return jnp.linalg.qr(matrix)[0]
 
 
 @loop_on_cpu
-def _svd(matrix: Array) -> tuple[Array, Array, Array]:
-    left, singular, right = jnp.linalg.svd(matrix, full_matrices=False)
-    return left, singular, right
-
-
-def orthonormal_columns(matrix: Array) -> Array:
-    """Q ``[m, r]`` of the thin QR factorisation of a matrix ``[m, r]``."""
-    return _qr(jax.lax.stop_gradient(matrix))
-
-
-def thin_svd(matrix: Array) -> tuple[Array, Array, Array]:
+def thin_svd(matrix: Array) -> tuple[Array, ...]:
     """Left vectors ``[m, k]``, singular values ``[k]`` and right vectors ``[k, n]``, with k the smaller side."""
-    return _svd(jax.lax.stop_gradient(matrix))
+    return tuple(jnp.linalg.svd(matrix, full_matrices=False))
 
 
 # Votes of relative size 1e-11 and less are dropped. The vote margins change by at most that much of the largest
@@ -119,11 +98,8 @@ def floating_dtype(votes: ArrayLike) -> np.dtype:
     return np.dtype(dtype if jnp.issubdtype(dtype, jnp.floating) else jnp.result_type(float))
 
 
-def row_basis(votes: np.ndarray, tolerance: float, room: Callable[[int], int] = lambda rank: rank) -> np.ndarray:
-    """Orthonormal rows that span the votes' rows up to the tolerance, by decreasing singular value ``[r, n]``.
-
-    ``room`` says for how many rows there is room if so many are needed; it is filled with the next ones that are known.
-    """
+def _leading_rows(votes: np.ndarray, tolerance: float) -> np.ndarray:
+    """Orthonormal rows that span the votes' rows up to the tolerance, by decreasing singular value ``[r, n]``."""
     smaller = min(votes.shape)
     # A random combination of all rows finds the leading directions; doubled until the last one found is negligible.
     sample = _FIRST_SAMPLE
@@ -133,10 +109,10 @@ def row_basis(votes: np.ndarray, tolerance: float, room: Callable[[int], int] = 
         _, singular, rotation = np.linalg.svd(votes @ basis, full_matrices=False)
         rank = int(np.sum(singular > tolerance * singular[0]))
         if rank <= sample - _SPARE:
-            return (basis @ rotation[: room(rank)].T).T
+            return (basis @ rotation[:rank].T).T
         sample *= 2
     _, singular, rows = np.linalg.svd(votes, full_matrices=False)
-    return rows[: room(int(np.sum(singular > tolerance * singular[0])))]
+    return rows[singular > tolerance * singular[0]]
 
 
 def ladder_rank(rank: int) -> int:
@@ -171,7 +147,7 @@ def is_compiling() -> bool:
 
 
 def _traced_rows(votes: Array, rank: int) -> Array:
-    """Orthonormal rows that span the votes' leading rows, as `row_basis` finds them, at a given rank ``[r, n]``."""
+    """Orthonormal rows that span the votes' leading rows, as `_leading_rows` finds them, at a given rank ``[r, n]``."""
     smaller = min(votes.shape)
     if smaller > _SMALL and rank + _SPARE <= smaller // 2:
         sample = jax.random.normal(jax.random.key(0), (votes.shape[0], rank + _SPARE), votes.dtype)
@@ -217,25 +193,24 @@ def vote_factor(
     if rank is not None and not 1 <= check_count("rank", rank, 1) <= smaller:
         raise ValueError(f"rank must be in [1, {smaller}], the smaller side of the votes; it is {rank}")
     dtype = floating_dtype(votes)
-    if is_traced(votes, sample_weights):
-        votes = jax.lax.stop_gradient(jnp.asarray(votes, dtype))
-        scaled = votes if sample_weights is None else votes * jnp.sqrt(jnp.asarray(sample_weights, dtype))[:, None]
+    xp: Any = jnp if is_traced(votes, sample_weights) else np
+    # Concrete votes stay on the host, inside jit too: there any operation of JAX, even on a concrete array, is traced.
+    matrix: Any = xp.asarray(jax.lax.stop_gradient(votes) if xp is jnp else votes, dtype)
+    weighted = matrix if sample_weights is None else matrix * xp.sqrt(xp.asarray(sample_weights, dtype))[:, None]
+    if xp is jnp:
         # LAPACK's SVD may never return from infinite input.
-        finite = jnp.all(jnp.isfinite(scaled))
-        right = jnp.where(finite, _traced_rows(jnp.where(finite, scaled, 0.0), rank or smaller), jnp.nan)
-        return VoteFactor(votes @ right.T, right)
-    # On the host, inside jit too: there any operation of JAX, even on a concrete array, gives a traced one.
-    concrete = np.asarray(votes, dtype)
-    weighted = concrete if sample_weights is None else concrete * np.sqrt(np.asarray(sample_weights, dtype))[:, None]
+        finite = jnp.all(jnp.isfinite(weighted))
+        right = jnp.where(finite, _traced_rows(jnp.where(finite, weighted, 0.0), rank or smaller), jnp.nan)
+        return VoteFactor(matrix @ right.T, right)
     if rank is None:
         floor = max(_TOLERANCE, 4 * float(np.finfo(dtype).eps)) if tolerance is None else tolerance
-        basis = row_basis(weighted, floor)
+        basis = _leading_rows(weighted, floor)
         rank = min(smaller, ladder_rank(len(basis)))
     else:
         basis = np.linalg.svd(weighted, full_matrices=False)[2][:rank]
     rows = np.concatenate([basis, np.zeros((rank - len(basis), basis.shape[1]), dtype)])
     with jax.ensure_compile_time_eval():
-        return VoteFactor(jnp.asarray(concrete @ rows.T), jnp.asarray(rows))
+        return VoteFactor(jnp.asarray(matrix @ rows.T), jnp.asarray(rows))
 
 
 class SmallSample(NamedTuple):

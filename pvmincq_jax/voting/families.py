@@ -1,8 +1,7 @@
-"""Families of voters as values: small pytrees with ``votes(x) -> [m, n]``, which a model holds.
+"""Families of voters as values: small pytrees with ``votes(x) -> [m, n]``, which a model holds and a fit is given.
 
-A new family is one class, see `Voters`: nothing else in the package knows its name. The families here compute in JAX
-where something is traced, and else in NumPy, in their own precision, whatever JAX's configuration: so a model answers
-the same on every machine, and without compiling.
+A new family is one class, see `Voters`: nothing else in the package knows its name. Kernels, stumps and outputs are in
+`voters`, beside the functions that they are.
 """
 
 import dataclasses
@@ -13,19 +12,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pvmincq_jax._checks import (
-    check_finite,
-    check_list,
-    check_numbers,
-    check_points,
-    check_positive,
-    check_same_dimension,
-    is_traced,
-)
+from pvmincq_jax._checks import check_finite, check_list, check_numbers, check_points, is_traced
 from pvmincq_jax._types import ArrayLike, common_dtype, precision
-from pvmincq_jax.voting.voters import check_bounded, default_gammas, gaussian_votes, sign_votes, stump_thresholds
+from pvmincq_jax.voting.voters import GaussianVoters, StumpVoters
 
-__all__ = ["FunctionVoters", "GaussianVoters", "OutputVoters", "StumpVoters", "ViewVoters", "Voters"]
+__all__ = ["FunctionVoters", "ViewVoters", "Voters"]
 
 
 @runtime_checkable
@@ -66,86 +57,6 @@ class Voters(Protocol):
         ...
 
 
-class GaussianVoters(NamedTuple):
-    """Gaussian kernels, h_j(x) = exp(-gamma |x - c_j|^2).
-
-    Attributes:
-      centers: ``[n, d]``; None for one on each point of a sample.
-      gamma: above 0, a scalar or ``[n]``.
-
-    Example:
-      >>> GaussianVoters(np.array([[0.0], [1.0]]), 2.0).votes(np.array([[0.0]])).round(3)
-      array([[1.   , 0.135]])
-    """
-
-    centers: ArrayLike | None
-    gamma: ArrayLike
-
-    @staticmethod
-    def default_values(target: np.ndarray) -> np.ndarray:
-        """See `pvmincq_jax.default_gammas`."""
-        return default_gammas(target)
-
-    @classmethod
-    def at(cls, gamma: float) -> "GaussianVoters":
-        """Kernels of this gamma, to be placed on a sample."""
-        check_positive("gamma", gamma)
-        return cls(None, gamma)
-
-    @property
-    def one_per_point(self) -> bool:
-        """Unless they have centres."""
-        return self.centers is None
-
-    def on(self, points: np.ndarray) -> "GaussianVoters":
-        """One kernel on each point, unless they have centres."""
-        return GaussianVoters(points, np.asarray(self.gamma, points.dtype)) if self.centers is None else self
-
-    def votes(self, x: ArrayLike) -> Any:
-        """Votes ``[m, n]`` of points ``[m, d]``; see `pvmincq_jax.rbf_votes`."""
-        if self.centers is None:
-            raise ValueError("centers are None: the kernels have not been placed; see GaussianVoters.on")
-        check_points("x", x)
-        check_same_dimension("x", x, "centers", self.centers)
-        return gaussian_votes(_as(x, self.centers), self.centers, self.gamma)
-
-
-class StumpVoters(NamedTuple):
-    """Decision stumps, +1 if x[f_j] > t_j, else -1.
-
-    Attributes:
-      features: integers ``[n]``; None for those of `pvmincq_jax.stump_thresholds` of a sample.
-      thresholds: ``[n]``, or None.
-      per_feature: how many of these there are for each feature, at most.
-
-    Example:
-      >>> StumpVoters(np.array([0, 1]), np.array([0.5, 0.5])).votes(np.array([[0.0, 1.0]]))
-      array([[-1.,  1.]])
-    """
-
-    features: ArrayLike | None = None
-    thresholds: ArrayLike | None = None
-    per_feature: int = 10
-
-    def on(self, points: np.ndarray) -> "StumpVoters":
-        """Stumps between the values of a sample, unless they have thresholds."""
-        if self.features is not None:
-            return self
-        return StumpVoters(*stump_thresholds(points, int(self.per_feature)), self.per_feature)
-
-    def votes(self, x: ArrayLike) -> Any:
-        """Votes ``[m, n]`` of points ``[m, d]``; see `pvmincq_jax.stump_votes`."""
-        check_points("x", x)
-        if self.features is None or self.thresholds is None:
-            raise ValueError("features and thresholds are None: the stumps have not been placed; see StumpVoters.on")
-        if not is_traced(self.features) and np.max(np.asarray(self.features)) >= np.shape(x)[1]:
-            raise ValueError(
-                f"x must have more than {np.max(np.asarray(self.features))} features, which the stumps look at; it "
-                f"has {np.shape(x)[1]}"
-            )
-        return sign_votes(_as(x, self.thresholds), self.features, self.thresholds)
-
-
 @jax.tree_util.register_static
 @dataclasses.dataclass(frozen=True)
 class FunctionVoters:
@@ -174,26 +85,6 @@ class FunctionVoters:
         return _side_by_side(columns)
 
 
-class OutputVoters(NamedTuple):
-    """Classifiers known by their outputs alone: the points handed to ``votes`` are the outputs ``[m, n]`` themselves.
-
-    Attributes:
-      bound: the largest size that an output may have.
-
-    Example:
-      >>> OutputVoters().votes(np.array([[1.0, -0.5]]))
-      array([[ 1. , -0.5]])
-    """
-
-    bound: ArrayLike = 1.0
-
-    def votes(self, x: ArrayLike) -> Any:
-        """The outputs, checked."""
-        check_points("outputs", x)
-        check_bounded("outputs", x, self.bound)
-        return x if is_traced(x) else np.asarray(x)
-
-
 class ViewVoters(NamedTuple):
     """Families that look at one description of the objects each.
 
@@ -202,7 +93,7 @@ class ViewVoters(NamedTuple):
 
     Example:
       >>> stump, points = StumpVoters(np.array([0]), np.array([0.5])), np.array([[1.0]])
-      >>> ViewVoters((stump, OutputVoters())).votes([points, -points])
+      >>> ViewVoters((stump, stump)).votes([points, -points])
       array([[ 1., -1.]])
     """
 
@@ -238,14 +129,6 @@ class JoinedVoters(NamedTuple):
     def votes(self, x: ArrayLike) -> Any:
         """Votes ``[m, n_1 + n_2 + ..]`` of points ``[m, d]``."""
         return _side_by_side([family.votes(x) for family in self.families])
-
-
-def _as(x: ArrayLike, like: ArrayLike) -> ArrayLike:
-    """Points in the precision of the family."""
-    if is_traced(x, like):
-        return x
-    dtype = np.asarray(like).dtype
-    return np.asarray(x, dtype if np.issubdtype(dtype, np.floating) else float)
 
 
 def _side_by_side(parts: Sequence[Any]) -> Any:
@@ -329,7 +212,7 @@ def family_grid(
     Example:
       >>> family_grid("rbf", [0.5, 2.0]).families
       (GaussianVoters(centers=None, gamma=0.5), GaussianVoters(centers=None, gamma=2.0))
-      >>> family_grid([OutputVoters(), OutputVoters(2.0)]).values
+      >>> family_grid([StumpVoters(), StumpVoters(per_feature=3)]).values
       array([0., 1.])
     """
     kind: Any = _NAMED.get(voters) if isinstance(voters, str) else voters
@@ -378,17 +261,3 @@ def one_family(voters: VoterKind, value: float | None) -> Any:
 
 def _is_family(value: Any) -> bool:
     return isinstance(value, Voters) and not isinstance(value, type)
-
-
-def one_per_point(family: Any) -> bool:
-    """Whether the family is to have a voter on each point of a sample."""
-    return bool(getattr(family, "one_per_point", False))
-
-
-def place_family(family: Any, points: np.ndarray) -> tuple[Any, int]:
-    """The family on points ``[m, d]``, if it sits on any, and the number of its voters."""
-    placed = family.on(points) if hasattr(family, "on") else family
-    count = read_votes(placed, points[:1]).shape[1]
-    if one_per_point(family) and count != len(points):
-        raise ValueError(f"voters must have one voter on each of {len(points)} points, as they say; they have {count}")
-    return placed, count

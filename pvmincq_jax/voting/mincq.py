@@ -8,7 +8,8 @@ where M is the voters' second-moment matrix and m their margins. ``votes @ w`` i
 posterior over the voters and their complements (h_j with mass Q_j, -h_j with mass 1/n - Q_j).
 """
 
-from typing import Any
+import functools
+from typing import Any, get_args
 
 import jax
 import jax.numpy as jnp
@@ -25,25 +26,13 @@ from pvmincq_jax._checks import (
 )
 from pvmincq_jax._types import Array, ArrayLike, Status
 from pvmincq_jax.voting.factor import VoteFactor, floating_dtype, is_compiling, leading_rank, vote_factor
-from pvmincq_jax.voting.program import (
-    ROUNDING,
-    SMALL_MARGIN,
-    MinCqSolution,
-    Solver,
-    normalised,
-    solve_mincq,
-    voter_margins,
-)
+from pvmincq_jax.voting.program import ROUNDING, SMALL_MARGIN, MinCqSolution, Solver, solve_mincq, voter_margins
 
 __all__ = ["MinCqSolution", "max_margin", "mincq"]
 
 
 def max_margin(
-    votes: ArrayLike,
-    labels: ArrayLike,
-    *,
-    sample_weights: ArrayLike | None = None,
-    voter_mask: ArrayLike | None = None,
+    votes: ArrayLike, labels: ArrayLike, *, sample_weights: ArrayLike | None = None, voter_mask: ArrayLike | None = None
 ) -> Array:
     """The largest margin that MinCq (Algorithm 1) can be asked for. Not in the paper, which asks for mu > 0.
 
@@ -64,7 +53,7 @@ def max_margin(
 
 def _check(
     votes: ArrayLike, labels: ArrayLike, sample_weights: ArrayLike | None, voter_mask: ArrayLike | None
-) -> tuple[Array, Array]:
+) -> tuple[Array, ...]:
     """Raises on what can be seen before tracing; returns votes and labels in one floating dtype."""
     check_points("votes", votes)
     count, voters = np.shape(votes)
@@ -74,12 +63,20 @@ def _check(
         check_length("voter_mask", voter_mask, voters, "voter")
         if not is_traced(voter_mask) and not np.any(np.asarray(voter_mask)):
             raise ValueError("voter_mask leaves out every voter")
-    dtype = floating_dtype(votes)
     # What is concrete stays with NumPy: inside jit, JAX would make it traced, and the votes' rank unknown.
-    as_array: list[Any] = [
-        jnp.asarray(part, dtype) if is_traced(part) else np.asarray(part, dtype) for part in (votes, labels)
-    ]
-    return as_array[0], as_array[1]
+    dtype = floating_dtype(votes)
+    return tuple((jnp if is_traced(part) else np).asarray(part, dtype) for part in (votes, labels))
+
+
+def normalised(sample_weights: ArrayLike | None, count: int, dtype: Any) -> Array:
+    """Sample weights that add up to 1; NaN, with derivative 0, if one is negative or all are 0."""
+    if sample_weights is None:
+        return jnp.full(count, 1 / count, dtype)
+    sample_weights = jnp.asarray(sample_weights, dtype)
+    total = jnp.sum(sample_weights)
+    good = (jnp.min(sample_weights) >= 0) & (total > 0) & jnp.isfinite(total)
+    safe = jnp.where(good, sample_weights, 1.0)
+    return jnp.where(good, safe / jnp.sum(safe), jnp.nan)
 
 
 def mincq(
@@ -133,7 +130,7 @@ def mincq(
     votes, labels = _check(votes, labels, sample_weights, voter_mask)
     check_rank("margin", margin, 0)
     check_finite("margin", margin)
-    if solver not in ("interior_point", "jaxopt"):
+    if solver not in get_args(Solver):
         raise ValueError(f"solver must be 'interior_point' or 'jaxopt'; it is {solver!r}")
     largest = 0.0
     if not is_traced(votes, labels, margin, sample_weights, voter_mask):
@@ -155,21 +152,15 @@ def mincq(
             f"factor is of other votes: it is for {factor.left.shape[0]} points and {factor.right.shape[1]} voters, "
             f"and the votes are {votes.shape[0]} x {votes.shape[1]}"
         )
+    shares = normalised(sample_weights, votes.shape[0], votes.dtype)
+    mask = jnp.ones(votes.shape[1], bool) if voter_mask is None else jnp.asarray(voter_mask, bool)
+    constant = jax.tree.map(lambda part: jax.lax.stop_gradient(jnp.asarray(part, votes.dtype)), factor)
+    arguments = votes, labels, jnp.asarray(margin, votes.dtype), shares, mask, constant, solver
+    solve = functools.partial(solve_mincq, *arguments, turn=voter_mask is not None, lead=leading_rank(factor))
     concrete = not is_traced(votes, labels, margin, sample_weights, voter_mask, factor)
-    arguments: Any = (
-        votes,
-        labels,
-        jnp.asarray(margin, votes.dtype),
-        normalised(sample_weights, votes.shape[0], votes.dtype),
-        jnp.ones(votes.shape[1], bool) if voter_mask is None else jnp.asarray(voter_mask, bool),
-        jax.tree.map(lambda part: jax.lax.stop_gradient(jnp.asarray(part, votes.dtype)), factor),
-    )
-    how: Any = {"solver": solver, "turn": voter_mask is not None, "lead": leading_rank(factor)}
     small = concrete and float(margin) < SMALL_MARGIN * largest
-    if is_compiling() or not concrete:
-        return solve_mincq(*arguments, **how, steps="sure" if small else "both")
+    if small or is_compiling() or not concrete:
+        return solve(steps="sure" if small else "both")
     # With all numbers at hand, a second program is compiled only where it is needed.
-    solution = solve_mincq(*arguments, **how, steps="sure" if small else "quick")
-    if not small and solution.status == Status.MAX_ITERATIONS:
-        solution = solve_mincq(*arguments, **how, steps="sure")
-    return solution
+    solution = solve(steps="quick")
+    return solve(steps="sure") if solution.status == Status.MAX_ITERATIONS else solution

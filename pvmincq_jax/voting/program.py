@@ -11,12 +11,11 @@ from typing import Any, Literal, NamedTuple
 import chex
 import jax
 import jax.numpy as jnp
-import numpy as np
 
-from pvmincq_jax._types import Array, ArrayLike, Status
+from pvmincq_jax._types import Array, Status
 from pvmincq_jax.voting import qp
 from pvmincq_jax.voting.factor import VoteFactor, loop_on_cpu, orthonormal_columns, thin_svd
-from pvmincq_jax.voting.jaxopt_qp import solve_jaxopt
+from pvmincq_jax.voting.interior_point import solve_interior_point
 
 __all__: list[str] = []
 
@@ -61,17 +60,6 @@ def accuracy(dtype: Any) -> float:
     return 1e-7 if dtype == jnp.float64 else 1e-4
 
 
-def normalised(sample_weights: ArrayLike | None, count: int, dtype: Any) -> Array:
-    """Sample weights that add up to 1; NaN, with derivative 0, if one is negative or all are 0."""
-    if sample_weights is None:
-        return jnp.full(count, 1 / count, dtype)
-    sample_weights = jnp.asarray(sample_weights, dtype)
-    total = jnp.sum(sample_weights)
-    good = (jnp.min(sample_weights) >= 0) & (total > 0) & jnp.isfinite(total)
-    safe = jnp.where(good, sample_weights, 1.0)
-    return jnp.where(good, safe / jnp.sum(safe), jnp.nan)
-
-
 def voter_margins(votes: Array, labels: Array, shares: Array) -> Array:
     """m_j = E_{(x,y)} y h_j(x), ``[n]``."""
     return (shares * labels) @ votes
@@ -85,7 +73,6 @@ class _Sample(NamedTuple):
     shares: Array  # [m]
     margins: Array  # m, [n]
     margin: Array  # mu
-    bound: Array  # of the weights, 1/n
     basis: Array | None  # Q [m, r] of F = Q' V; None for F = V
 
 
@@ -96,7 +83,7 @@ def _kkt_residual(sample: _Sample, problem: qp.BoxQP, solution: qp.BoxQPSolution
     solver's dual vector z = Q (zeta + y q) is such a z, and splitting the labels into Q q and the rest keeps V' z - y m
     from cancelling.
     """
-    votes, labels, shares, margins, margin, bound, basis = sample
+    votes, labels, shares, margins, margin, basis = sample
     weights, zeta, multiplier, _ = solution
     root = jnp.sqrt(shares)
     dual = zeta if basis is None else basis @ zeta + multiplier * (basis @ problem.dual_target - root * labels)
@@ -104,40 +91,23 @@ def _kkt_residual(sample: _Sample, problem: qp.BoxQP, solution: qp.BoxQPSolution
     z = zeta + multiplier * problem.dual_target
     vote = votes @ weights
     primal = shares * vote @ vote / 2
-    towards = jnp.where(problem.free, -bound * jnp.sign(gradient), weights)
+    towards = jnp.where(problem.free, -problem.bound * jnp.sign(gradient), weights)
     least, reached = qp.inner([gradient, margins], [towards, weights])
     gap = jnp.abs(primal - (multiplier * margin - z @ z / 2 + least)) / primal
     equality = jnp.abs(reached - margin) / margin
-    excess = jnp.max(jnp.abs(weights)) / bound - 1
+    excess = jnp.max(jnp.abs(weights)) / problem.bound - 1
     return jnp.maximum(jnp.maximum(gap, equality), excess)
 
 
-@functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1, 2))
-def _solve(solver: Solver, steps: Steps, lead: int, sample: _Sample, problem: qp.BoxQP) -> qp.BoxQPSolution:
-    """The program in w: a `qp.BoxQPSolution` scaled to the box; the sample carries tangents."""
-    if solver == "jaxopt":
-        return _in_weights(solve_jaxopt(problem), sample.bound)
-    rank, voters = problem.factor.shape
-    sure = steps == "sure" or (lead == rank and 2 * rank <= voters)
-    return loop_on_cpu(functools.partial(_attempt, "sure" if sure else steps, lead))(sample, problem)
-
-
-def _in_weights(solution: qp.BoxQPSolution, bound: Array) -> qp.BoxQPSolution:
-    return solution._replace(x=solution.x * bound, zeta=solution.zeta * bound, multiplier=solution.multiplier * bound)
-
-
 def _attempt(steps: Steps, lead: int, sample: _Sample, problem: qp.BoxQP) -> qp.BoxQPSolution:
-    """The interior point's solution, in w."""
-    scaled, voters = qp.scaled(problem), problem.factor.shape[1]
-
-    def sure(skip: Array) -> qp.BoxQPSolution:
-        return _in_weights(qp.solve_interior_point(scaled, skip), sample.bound)
-
-    def quick(skip: Array) -> qp.BoxQPSolution:
-        return _in_weights(qp.solve_interior_point(scaled, skip, lead, dense=2 * lead > voters), sample.bound)
-
-    if steps != "both":
-        return (quick if steps == "quick" else sure)(problem.skip)
+    """The interior point's solution."""
+    scaled, (rank, voters) = qp.scaled(problem), problem.factor.shape
+    sure = functools.partial(solve_interior_point, scaled)
+    quick = functools.partial(solve_interior_point, scaled, rows=lead, dense=2 * lead > voters)
+    if steps == "sure" or (lead == rank and 2 * rank <= voters):
+        return sure(problem.skip)
+    if steps == "quick":
+        return quick(problem.skip)
     first = quick(problem.skip | (problem.tau < SMALL_MARGIN))
     done = problem.skip | (_kkt_residual(sample, problem, first) <= _GOOD * accuracy(sample.votes.dtype))
     # In a batch of an accelerator both branches run; a loop that is to be skipped takes no step there.
@@ -145,32 +115,27 @@ def _attempt(steps: Steps, lead: int, sample: _Sample, problem: qp.BoxQP) -> qp.
     return second._replace(iterations=jnp.where(done, 0, first.iterations) + second.iterations)
 
 
+# 1, whose derivative is NaN: what it is a factor of can be differentiated no further.
+_once = jax.custom_jvp(lambda weights: jnp.ones((), weights.dtype))
+_once.defjvps(lambda tangent, one, weights: jnp.nan * jnp.sum(tangent))
+
+
 @jax.custom_jvp
-def _once(weights: Array) -> Array:
-    """1, whose derivative is NaN: what it is a factor of can be differentiated no further."""
-    return jnp.ones((), weights.dtype)
+def _weights(sample: _Sample, problem: qp.BoxQP, solution: qp.BoxQPSolution) -> Array:
+    """The weights of a solution, with derivatives with respect to the sample."""
+    return solution.x
 
 
-@_once.defjvp
-def _once_jvp(primals: tuple, tangents: tuple) -> tuple[Array, Array]:
-    return _once(*primals), jnp.nan * jnp.sum(tangents[0])
-
-
-@_solve.defjvp
-def _solve_jvp(
-    solver: Solver, steps: Steps, lead: int, primals: tuple, tangents: tuple
-) -> tuple[qp.BoxQPSolution, qp.BoxQPSolution]:
+@_weights.defjvp
+def _weights_jvp(primals: tuple, tangents: tuple) -> tuple[Array, Array]:
     """The implicit function theorem; see `qp.solution_tangent` for the choices at degenerate points."""
-    sample, problem = primals
-    dot = tangents[0]
-    votes, shares, margins, bound = sample.votes, sample.shares, sample.margins, sample.bound
-    solution = _solve(solver, steps, lead, sample, problem)
-    weights, zeta, multiplier, iterations = solution
+    (votes, _, shares, margins, *_), problem, solution = primals
+    dot, weights, multiplier = tangents[0], _weights(*primals), solution.multiplier
     vote = votes @ weights
-    gradient = problem.factor.T @ (zeta + multiplier * problem.dual_target) - multiplier * margins
+    gradient = problem.factor.T @ (solution.zeta + multiplier * problem.dual_target) - multiplier * margins
     # Off the box is where the slack exceeds the multiplier, both relative: their product is all but zero, so one of
     # them is. A coordinate at which both vanish counts as on the box, where its derivative is 0.
-    slack = 1 - jnp.abs(weights) / bound
+    slack = 1 - jnp.abs(weights) / problem.bound
     inside = problem.free & (slack > jnp.abs(gradient) / (shares @ vote**2))
     gradient_dot = (shares * vote) @ dot.votes + (dot.shares * vote + shares * (dot.votes @ weights)) @ votes
     weights_dot = qp.solution_tangent(
@@ -178,78 +143,7 @@ def _solve_jvp(
     )
     if weights.dtype != jnp.float64:
         weights_dot = weights_dot * _once(weights)
-    return solution, qp.BoxQPSolution(
-        x=jnp.where(problem.skip, 0.0, weights_dot),
-        zeta=jnp.zeros_like(zeta),
-        multiplier=jnp.zeros_like(multiplier),
-        iterations=np.zeros(iterations.shape, jax.dtypes.float0),  # type: ignore[arg-type]
-    )
-
-
-@functools.partial(jax.jit, static_argnames=("solver", "steps", "turn", "lead"))
-def solve_mincq(
-    votes: Array,
-    labels: Array,
-    margin: Array,
-    shares: Array,
-    voter_mask: Array,
-    factor: VoteFactor | None,
-    solver: Solver,
-    steps: Steps = "both",
-    turn: bool = False,
-    lead: int | None = None,
-) -> MinCqSolution:
-    """`mincq` on checked arrays of one dtype, of which a bad problem says so and disturbs nobody.
-
-    Args:
-      votes, labels, shares: the sample ``[m, n]``, ``[m]`` and ``[m]``.
-      margin: mu.
-      voter_mask: ``[n]``.
-      factor: of the votes; None where F is to be the scaled votes themselves.
-      solver, steps, turn, lead: as in `learn`.
-    """
-    chex.assert_rank([votes, labels, margin, shares, voter_mask], [2, 1, 0, 1, 1])
-    # Comparisons with NaN are False, so these catch NaN labels and shares as well.
-    bad = ~(jnp.isfinite(jnp.sum(jnp.abs(votes))) & jnp.any(voter_mask))
-    bad |= ~(jnp.max(jnp.abs(labels)) <= 1) | ~(jnp.min(shares) >= 0)
-    if factor is not None:
-        bad |= ~(jnp.all(jnp.isfinite(factor.left)) & jnp.all(jnp.isfinite(factor.right)))
-    # A bad problem goes on with ones in place of its input: its derivatives are then 0, and what it shares with other
-    # problems gets no NaN from it. The margin is looked at apart, so that a vmap over margins shares all the rest.
-    votes, labels, shares, voter_mask, factor = jax.tree.map(
-        lambda part: jnp.where(bad, jnp.ones_like(part), part), (votes, labels, shares, voter_mask, factor)
-    )
-    unknown = ~jnp.isfinite(margin)
-    solution = learn(
-        votes,
-        labels,
-        jnp.where(bad | unknown, 0.0, margin),
-        shares,
-        voter_mask,
-        None if factor is None else _basis(votes, shares, voter_mask, factor, turn),
-        solver,
-        steps,
-        lead,
-    )
-    bad |= unknown
-    return solution._replace(
-        status=jnp.where(bad, Status.BAD_INPUT, solution.status), mu_max=jnp.where(bad, jnp.nan, solution.mu_max)
-    )
-
-
-def _basis(votes: Array, shares: Array, voter_mask: Array, factor: VoteFactor, turn: bool) -> Array:
-    """Orthonormal columns Q ``[m, r]``, with which F = Q' V.
-
-    What the factor leaves out of the votes is projected away under these shares, so that it changes the second moment
-    by its square only. With voters masked out, the rows of F are no longer orthogonal, which costs digits below 1e-3
-    mu_max: a factor of more voters spans directions in which those left can only cancel. Turned so that F's rows there
-    are zero, at the price of an SVD, they cost none.
-    """
-    root = jnp.sqrt(jax.lax.stop_gradient(shares))
-    basis = orthonormal_columns(root[:, None] * factor.left)
-    if turn:
-        basis = basis @ thin_svd(jnp.where(voter_mask, (root[:, None] * basis).T @ votes, 0.0))[0]
-    return basis
+    return weights, jnp.where(problem.skip, 0.0, weights_dot)
 
 
 def learn(
@@ -299,16 +193,21 @@ def learn(
         free=free,
         fixed=jnp.where(free | ~voter_mask, 0.0, jnp.sign(margins)),
         skip=~feasible | ~jnp.any(free),
+        bound=bound,
     )
-    sample = _Sample(votes, labels, shares, margins, margin, bound, basis)
-    problem = jax.lax.stop_gradient(problem)
-    solution = _solve(solver, steps, rows.shape[0] if lead is None else lead, sample, problem)
-    residual = _kkt_residual(*jax.lax.stop_gradient((sample, problem, solution)))
+    sample = _Sample(votes, labels, shares, margins, margin, basis)
+    fixed_sample, problem = jax.lax.stop_gradient((sample, problem))
+    if solver == "jaxopt":
+        solution = qp.solve_jaxopt(problem)
+    else:
+        attempt = functools.partial(_attempt, steps, len(rows) if lead is None else lead)
+        solution = loop_on_cpu(attempt)(fixed_sample, problem)
+    residual = _kkt_residual(fixed_sample, problem, solution)
     status = jnp.where(residual <= accuracy(dtype), Status.SOLVED, Status.MAX_ITERATIONS)
     status = jnp.where(feasible, status, Status.INFEASIBLE).astype(jnp.int32)
     solved = status == Status.SOLVED
     # The C-bound is computed from safe weights, so that a failed problem sends no NaN into the gradients of the others.
-    weights = jnp.where(solved & voter_mask, solution.x, 0.0)
+    weights = jnp.where(solved & voter_mask, _weights(sample, problem, solution), 0.0)
     vote = votes @ weights
     c_bound = 1 - (shares @ (labels * vote)) ** 2 / jnp.where(solved, shares @ vote**2, 1.0)
     weights = jnp.where(solved, weights, jnp.nan)
@@ -321,3 +220,62 @@ def learn(
         c_bound=jnp.where(solved, c_bound, jnp.nan),
         mu_max=mu_max,
     )
+
+
+@functools.partial(jax.jit, static_argnames=("solver", "steps", "turn", "lead"))
+def solve_mincq(
+    votes: Array,
+    labels: Array,
+    margin: Array,
+    shares: Array,
+    voter_mask: Array,
+    factor: VoteFactor | None,
+    solver: Solver,
+    steps: Steps = "both",
+    turn: bool = False,
+    lead: int | None = None,
+) -> MinCqSolution:
+    """`mincq` on checked arrays of one dtype, of which a bad problem says so and disturbs nobody.
+
+    Args:
+      votes, labels, shares: the sample ``[m, n]``, ``[m]`` and ``[m]``.
+      margin: mu.
+      voter_mask: ``[n]``.
+      factor: of the votes; None where F is to be the scaled votes themselves.
+      solver, steps, lead: as in `learn`.
+      turn: of the basis, see `_basis`.
+    """
+    chex.assert_rank([votes, labels, margin, shares, voter_mask], [2, 1, 0, 1, 1])
+    # Comparisons with NaN are False, so these catch NaN labels and shares as well.
+    bad = ~(jnp.isfinite(jnp.sum(jnp.abs(votes))) & jnp.any(voter_mask))
+    bad |= ~(jnp.max(jnp.abs(labels)) <= 1) | ~(jnp.min(shares) >= 0)
+    if factor is not None:
+        bad |= ~(jnp.all(jnp.isfinite(factor.left)) & jnp.all(jnp.isfinite(factor.right)))
+    # A bad problem goes on with ones in place of its input: its derivatives are then 0, and what it shares with other
+    # problems gets no NaN from it. The margin is looked at apart, so that a vmap over margins shares all the rest.
+    votes, labels, shares, voter_mask, factor = jax.tree.map(
+        lambda part: jnp.where(bad, jnp.ones_like(part), part), (votes, labels, shares, voter_mask, factor)
+    )
+    unknown = ~jnp.isfinite(margin)
+    margin = jnp.where(bad | unknown, 0.0, margin)
+    basis = None if factor is None else _basis(votes, shares, voter_mask, factor, turn)
+    solution = learn(votes, labels, margin, shares, voter_mask, basis, solver, steps, lead)
+    bad |= unknown
+    return solution._replace(
+        status=jnp.where(bad, Status.BAD_INPUT, solution.status), mu_max=jnp.where(bad, jnp.nan, solution.mu_max)
+    )
+
+
+def _basis(votes: Array, shares: Array, voter_mask: Array, factor: VoteFactor, turn: bool) -> Array:
+    """Orthonormal columns Q ``[m, r]``, with which F = Q' V.
+
+    What the factor leaves out of the votes is projected away under these shares, so that it changes the second moment
+    by its square only. With voters masked out, the rows of F are no longer orthogonal, which costs digits below 1e-3
+    mu_max: a factor of more voters spans directions in which those left can only cancel. Turned so that F's rows there
+    are zero, at the price of an SVD, they cost none.
+    """
+    root = jnp.sqrt(jax.lax.stop_gradient(shares))
+    basis = orthonormal_columns(root[:, None] * factor.left)
+    if turn:
+        basis = basis @ thin_svd(jnp.where(voter_mask, (root[:, None] * basis).T @ votes, 0.0))[0]
+    return basis

@@ -1,38 +1,28 @@
 """The quadratic program of MinCq: a box, one equality, a Hessian that is known by a factor.
 
-    minimise 1/2 |F x|^2   subject to   a' x = tau sum|a|,   |x_j| <= 1,
+    minimise 1/2 |F x|^2   subject to   a' x = tau b sum|a|,   |x_j| <= b,
 
-with F ``[r, n]`` and a in (or very near) the span of F's rows: a = F' q + e, with q known and e small or zero. One
-primal-dual interior-point loop solves it. A step solves its Newton system by the rank of F, in O(n r^2), or, where
-F has about as many rows as columns, densely, by a Cholesky factor of F'F + D.
+with F ``[r, n]`` and a in (or very near) the span of F's rows: a = F' q + e, with q known and e small or zero. The box
+and the level of the equality grow with b, and so do the solution and its multipliers: solvers work with b = 1.
+
+Here are the program, its scaling, how its solution moves, and jaxopt's solver; ours is in `interior_point`.
 """
 
-from collections.abc import Callable
+import warnings
 from typing import NamedTuple
 
-import chex
 import jax
 import jax.numpy as jnp
 
 from pvmincq_jax._types import Array
-from pvmincq_jax.voting.factor import thin_svd
+from pvmincq_jax.voting.factor import loop_on_cpu, thin_svd
 
 __all__: list[str] = []
 
-# Mehrotra's predictor-corrector needs 10 to 30 steps; 45 were seen next to mu_max with 1 000 voters.
-_MAX_STEPS = 100
-# Steps without progress after which rounding has the last word. More at a point that is not good enough: next to
-# mu_max, with voters that are copies of each other, it was seen to stay above 1e-7 for ten steps and then to fall.
-_PATIENCE, _MOST_PATIENCE = 8, 30
 # Halvings of the starting point's slope, in logarithms: to a part in a hundred, the first step sees to the rest.
 _HALVINGS = 12
-# Next to mu_max is where so small a share of q'q is left that digits are lost.
-_NEAR = 1e-3
-# Voters that a product takes at a time: its weighted copy of them then stays in the cache.
-_VOTERS = 2048
-
-# From g ``[n]``, and whether it is the corrector's (1) or not (0), to du ``[n]`` and (d zeta, dy) ``[r + 1]``.
-Newton = Callable[[Array, Array], tuple[Array, Array]]
+# BoxOSQP's steps: so many, or as many as take a minute or two, since a step costs n^2.
+_OSQP_STEPS, _OSQP_WORK = 20_000, 2_000_000_000
 
 
 class BoxQP(NamedTuple):
@@ -44,8 +34,9 @@ class BoxQP(NamedTuple):
       normal: a ``[n]``.
       tau: where in (0, 1] the equality stands.
       free: which coordinates may move ``[n]``; the others stay at `fixed`.
-      fixed: ``[n]``.
+      fixed: in units of the bound ``[n]``.
       skip: True when there is nothing to solve; the answer is then `fixed`, at once.
+      bound: b.
     """
 
     factor: Array
@@ -55,6 +46,7 @@ class BoxQP(NamedTuple):
     free: Array
     fixed: Array
     skip: Array
+    bound: Array
 
 
 class BoxQPSolution(NamedTuple):
@@ -74,87 +66,6 @@ class BoxQPSolution(NamedTuple):
     iterations: Array
 
 
-class ScaledQP(NamedTuple):
-    """One problem in u = x / tau, and where to start.
-
-    With a and F scaled so that sum|a| = 1 and |F sign(a)| = 1, the equality reads a' u = 1, which u = sign(a) meets,
-    and the objective is of order one however small the margin.
-
-    Attributes:
-      factor: F ``[r, n]``.
-      dual_target: q ``[r]``.
-      normal: a ``[n]``.
-      box: 1 / tau, the bound of |u_j|.
-      free: ``[n]``.
-      bounds: how many there are, two for each coordinate that is free.
-      binding: 1, or 0 where the equality binds no coordinate that is free: it is then left out, with multiplier 0.
-      start: u ``[n]``, the analytic centre of the feasible set.
-      multiplier: y there, on the central path.
-      problem: as it was given.
-      scales: those of F and a.
-    """
-
-    factor: Array
-    dual_target: Array
-    normal: Array
-    box: Array
-    free: Array
-    bounds: Array
-    binding: Array
-    start: Array
-    multiplier: Array
-    problem: BoxQP
-    scales: tuple[Array, Array]
-
-
-class _Iterate(NamedTuple):
-    """A point. What belongs together is one array: XLA compiles a kernel for each array that a step computes."""
-
-    primal: Array  # u, and the multipliers of u >= -box and of u <= box, [3, n]
-    dual: Array  # zeta, which is F u - q y at a solution, and y, the multiplier of the equality, [r + 1]
-
-
-class _State(NamedTuple):
-    iterate: _Iterate
-    votes: Array  # (F u, a' u), [r + 1]
-    reduced: Array  # F' zeta - e y, [n]
-    best: _Iterate
-    best_residual: Array
-    without_progress: Array
-    iterations: Array
-    done: Array
-
-
-class _Direction(NamedTuple):
-    du: Array  # [n]
-    d_dual: Array  # [r + 1]
-    longest: Array  # that u and the multipliers can go
-    aim: Array  # of slack * multiplier, [2, n]
-    next_aim: Array  # [2, n]
-
-
-def target_accuracy(dtype: jnp.dtype) -> float:
-    """The relative duality gap at which the interior-point method stops."""
-    return 1e-10 if dtype == jnp.float64 else 1e-5
-
-
-def _lower_product(factor: Array, weights: Array) -> Array:
-    """F diag(weights) F' ``[r, r]``, of which only the lower triangle is to be read: a quarter of it is left out."""
-    rank, voters = factor.shape
-    if voters >= 2 * _VOTERS:
-        whole = voters // _VOTERS * _VOTERS
-
-        def part(i: Array) -> Array:
-            columns = jax.lax.dynamic_slice(factor, (0, i * _VOTERS), (rank, _VOTERS))
-            return _lower_product(columns, jax.lax.dynamic_slice(weights, (i * _VOTERS,), (_VOTERS,)))
-
-        rest = _lower_product(factor[:, whole:], weights[whole:])
-        return jax.lax.fori_loop(0, whole // _VOTERS, lambda i, total: total + part(i), rest)
-    weighted, half = factor * weights, rank // 2
-    upper = jnp.pad(weighted[:half] @ factor[:half].T, ((0, 0), (0, rank - half)))
-    return jnp.concatenate([upper, weighted[half:] @ factor.T])
-
-
 def inner(one: list[Array], other: list[Array]) -> Array:
     """The inner products of vectors, pair by pair ``[k]``.
 
@@ -162,6 +73,33 @@ def inner(one: list[Array], other: list[Array]) -> Array:
     """
     products = jnp.stack(one) @ jnp.stack(other).T
     return jnp.stack([products[i, i] for i in range(len(one))])
+
+
+class ScaledQP(NamedTuple):
+    """A problem in u = x / (tau b), and where to start.
+
+    With a and F scaled so that sum|a| = 1 and |F sign(a)| = 1, the equality reads a' u = 1, which u = sign(a) meets,
+    and the objective is of order one however small the margin.
+
+    Attributes:
+      problem: with F, q and a scaled.
+      unscaled: the problem as it was given.
+      scales: those of F and a.
+      bounds: how many there are, two for each coordinate that is free.
+      binding: 1, or 0 where the equality binds no coordinate that is free: it is then left out, with multiplier 0.
+      box: 1 / tau, the bound of |u_j|.
+      start: u ``[n]``, the analytic centre of the feasible set.
+      multiplier: y there, on the central path.
+    """
+
+    problem: BoxQP
+    unscaled: BoxQP
+    scales: tuple[Array, Array]
+    bounds: Array
+    binding: Array
+    box: Array
+    start: Array
+    multiplier: Array
 
 
 def _centred(slope: Array) -> Array:
@@ -187,262 +125,26 @@ def _central_slope(a: Array, tau: Array) -> Array:
 
 
 def scaled(problem: BoxQP) -> ScaledQP:
-    """The problem as `solve_interior_point` takes it."""
-    chex.assert_rank([problem.factor, problem.normal, problem.dual_target, problem.tau], [2, 1, 1, 0])
-    free, tau, box = problem.free, problem.tau, 1 / problem.tau
-    size = jnp.abs(problem.normal)
+    """The problem as `interior_point.solve_interior_point` takes it."""
+    factor, target, normal, tau, free, fixed, *_ = problem
+    box, size = 1 / tau, jnp.abs(normal)
     normal_scale, bound, number = jnp.stack([size, free & (size > 0), free]) @ jnp.ones_like(size)
-    corner = jnp.where(free, jnp.sign(problem.normal), problem.fixed * box)
-    factor_scale = jnp.linalg.norm(problem.factor @ corner)
+    corner = jnp.where(free, jnp.sign(normal), fixed * box)
+    factor_scale = jnp.linalg.norm(factor @ corner)
     binding = jnp.minimum(bound, 1.0)
-    a = problem.normal * (binding / normal_scale)
+    a = normal * (binding / normal_scale)
     slope = _central_slope(a, tau)
+    target = target * (factor_scale / normal_scale * binding)
     return ScaledQP(
-        factor=problem.factor / factor_scale,
-        dual_target=problem.dual_target * (factor_scale / normal_scale * binding),
-        normal=a,
-        box=box,
-        free=free,
+        problem._replace(factor=factor / factor_scale, dual_target=target, normal=a),
+        unscaled=problem,
+        scales=(factor_scale, normal_scale),
         bounds=2 * jnp.maximum(number, 1.0),
         binding=binding,
+        box=box,
         start=jnp.where(free, _centred(slope * a) * box, corner),
         multiplier=binding * slope * tau,
-        problem=problem,
-        scales=(factor_scale, normal_scale),
     )
-
-
-def _newton_by_rank(
-    rows: Array, q: Array, a: Array, binding: Array, D_inverse: Array, ahead: Array, refined: bool
-) -> Newton:
-    """The system in (d zeta, d y), after du = D^-1 (g - F' d zeta + e dy).
-
-    With K = I + F D^-1 F', and a = F'q + e, it is
-
-        K d zeta + h dy = F D^-1 g - r_z,   h = q - F D^-1 e,
-        h' d zeta + (q'q + e' D^-1 e) dy = r_b - e' D^-1 g - q' r_z.
-
-    After symmetric diagonal scaling K = LL'. With l = L^-1 h (``along``) the second equation less h' K^-1 times the
-    first has c = q'q + e' D^-1 e - l'l in front of dy. Next to mu_max that cancels, as K is all but I and h all but q.
-    There, with K t = h and K u = F D^-1 a, which is K (q - t), it is taken as
-
-        c dy = r_b - (e + F't)' D^-1 g - u' r_z,   c = q'u + (e + F't)' D^-1 e.
-
-    Refined, what the corrector leaves of the last two equations is solved for once more; the first is met by du itself.
-
-    Args:
-      rows: [F; -e'] ``[r + 1, n]``.
-      q: (q, -1) ``[r + 1]``.
-      a: ``[n]``.
-      binding: as in `ScaledQP`; where nothing binds, c is 1 and the multiplier stays at 0.
-      D_inverse: ``[n]``.
-      ahead: (-r_z, -r_b) ``[r + 1]``.
-      refined: see above.
-    """
-    system = _lower_product(rows[:-1], D_inverse) + jnp.eye(len(rows) - 1, dtype=rows.dtype)
-    scale = jax.lax.rsqrt(jnp.diagonal(system))[:, None]
-    lower = jnp.linalg.cholesky(scale * system * scale[:, 0], symmetrize_input=False)
-
-    def half(right: Array) -> Array:
-        return jax.scipy.linalg.solve_triangular(lower, scale * right, lower=True)
-
-    def other_half(right: Array) -> Array:
-        return scale * jax.scipy.linalg.solve_triangular(lower, right, lower=True, trans=1)
-
-    # [F; -e'] D^-1 times e and a.
-    of_e, of_a = (rows @ (D_inverse * jnp.stack([-rows[-1], a])).T).T
-    target = q[:-1]
-    halves = half(jnp.stack([target - of_e[:-1], of_a[:-1]], axis=1))
-    t, u = other_half(halves).T
-    along = halves[:, 0]
-    length, along_length, by_target, by_e = inner([target, along, target, t], [target, along, u, of_e[:-1]])
-    near = length - along_length < _NEAR * length
-    c = jnp.where(near, by_target + by_e, length - along_length) - of_e[-1] + (1 - binding)
-    # What the second equation takes of r_z, of F D^-1 g and of L^-1 times the first's right side.
-    taken = [jnp.where(near, u, target), jnp.where(near, -t, 0.0), jnp.where(near, 0.0, -along)]
-
-    def solve(_: Array, state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-        """From du so far, what it leaves of -r_z and -r_b, and (d zeta, dy) so far, to all three one step further."""
-        du, left, dual = state
-        product = rows @ du
-        first = half((product + left)[:-1, None])[:, 0]
-        dy = (product[-1] - left[-1] + jnp.sum(inner(taken, [left[:-1], product[:-1], first]))) / c
-        more = jnp.append(other_half((first - along * dy)[:, None])[:, 0], dy)
-        return du - D_inverse * (more @ rows), left - more - q * dy, dual + more
-
-    def newton(g: Array, corrector: Array) -> tuple[Array, Array]:
-        state = D_inverse * g, ahead, jnp.zeros_like(ahead)
-        state = jax.lax.fori_loop(0, 1 + corrector, solve, state) if refined else solve(corrector, state)
-        return state[0], state[2]
-
-    return newton
-
-
-def _newton_dense(F: Array, gram: Array, across: Array, q: Array, D: Array, free: Array, ahead: Array) -> Newton:
-    """The system in (du, dy), after d zeta = F du - q dy - r_z: (F'F + D) du - a dy = g + F' r_z, a' du = r_b.
-
-    Nothing is refined: that would gain digits at tiny margins only.
-
-    Args:
-      F: ``[r, n]``.
-      gram: F'F ``[n, n]``.
-      across: [F', a] ``[n, r + 1]``.
-      q: (q, -1) ``[r + 1]``.
-      D: ``[n]``.
-      free: ``[n]``.
-      ahead: (-r_z, -r_b) ``[r + 1]``.
-    """
-    scale = jax.lax.rsqrt(jnp.diagonal(gram) + D)
-    each = jnp.where(free, scale, 0.0)
-    number = jnp.arange(len(D))
-    system = jnp.where(number[:, None] == number, 1.0, each[:, None] * gram * each)
-    lower = jnp.linalg.cholesky(system, symmetrize_input=False)
-    a, pulled = across[:, -1], ahead[:-1] @ F
-
-    def newton(g: Array, corrector: Array) -> tuple[Array, Array]:
-        del corrector
-        # Two right sides at once take as long as one: it is the triangle that has to be read.
-        right = each[:, None] * jnp.stack([a, g - pulled], axis=1)
-        toward, du = (each[:, None] * jax.scipy.linalg.cho_solve((lower, True), right)).T
-        # The multiplier for which a' du = r_b.
-        reach = a @ toward
-        dy = jnp.where(reach > 0, -(ahead[-1] + a @ du) / jnp.where(reach > 0, reach, 1.0), 0.0)
-        du = du + dy * toward
-        # The last of these is dy, as a' du = r_b.
-        return du, du @ across + ahead - q * dy
-
-    return newton
-
-
-def solve_interior_point(scaled: ScaledQP, skip: Array, rows: int | None = None, dense: bool = False) -> BoxQPSolution:
-    """Mehrotra's predictor-corrector method, with three changes for MinCq, in the scale of `ScaledQP`.
-
-    Start: the analytic centre of the feasible set, with the multipliers of a point on the central path. Close to
-    mu_max that set is tiny, and from sign(a), all but in its corner, complementarity vanishes long before the dual
-    equations hold: most voters are then at the wrong bound, and no step can free them.
-
-    Correction: where the predictor goes less than a tenth of the way, its second-order term says little of the path; it
-    then counts by the length of that step only.
-
-    Dual variables: stationarity is F'z - a y = lower - upper with z = F u. Where the box is slack both terms are large
-    and cancel, and dividing their rounding error by a vanishing barrier weight destroys the step. With zeta = z - q y
-    the left side is F' zeta - e y, which is itself small. A Newton step (du, d zeta, dy) meets
-
-        D du + F' d zeta - e dy = g,   F du - d zeta - q dy = r_z,   a' du = r_b,   D = lower / s_l + upper / s_u.
-
-    By rank, with one step of iterative refinement on all three equations, it keeps its digits at any margin. Densely it
-    is cheaper from r = n / 2 on, and keeps them at margins from a hundredth of mu_max on.
-
-    Args:
-      scaled: of `scaled`.
-      skip: True when there is nothing to solve.
-      rows: how many of the factor's rows to use, the first ones; all when None.
-      dense: how to solve for a step.
-
-    Returns: a `BoxQPSolution`: the best point met. How good it is, is for the caller to measure.
-    """
-    F, a, box, free, binding = scaled.factor[:rows], scaled.normal, scaled.box, scaled.free, scaled.binding
-    rank, dtype = len(F), F.dtype
-    epsilon = jnp.finfo(dtype).eps
-    e = a - scaled.dual_target[:rows] @ F
-    dual_rows = jnp.concatenate([F, -e[None]])
-    # A copy of its own, with columns side by side in memory: sums over many voters are then up to twenty times faster.
-    across = jax.lax.optimization_barrier(jnp.concatenate([F, a[None]]).T)
-    q = jnp.append(scaled.dual_target[:rows], -1.0)
-    last = jnp.arange(rank + 1) == rank
-    gram = F.T @ F if dense else None
-    side = jnp.array([[1.0], [-1.0]], dtype)
-    ones = jnp.ones_like(a)
-    bounds = scaled.bounds
-
-    def slacks(u: Array) -> Array:
-        # A coordinate may round onto its bound, where the slack must not be 0: the barrier weight divides by it.
-        return jnp.where(free, jnp.maximum(box + side * u, epsilon / 4 * box), 1.0)
-
-    def dual_votes(dual: Array) -> Array:
-        """(z, 0), with z = zeta + q y."""
-        return dual + q * dual[-1]
-
-    def residual(iterate: _Iterate, votes: Array, reduced: Array) -> Array:
-        """Relative duality gap, and error in the equality: zero only at a solution."""
-        both = [jnp.where(last, 0.0, votes), dual_votes(iterate.dual)]
-        primal, dual = inner(both, both) / 2
-        least = reduced @ jnp.where(free, -box * jnp.sign(reduced), iterate.primal[0])
-        gap = jnp.abs(primal + dual - iterate.dual[-1] * binding - least) / primal
-        return jnp.maximum(gap, jnp.abs(binding - votes[-1]))
-
-    def step(state: _State) -> _State:
-        at, reduced = state.iterate, state.reduced
-        multipliers = at.primal[1:]
-        slack = slacks(at.primal[0])
-        product = slack * multipliers
-        D = jnp.where(free, jnp.sum(multipliers / slack, axis=0), 1.0)
-        ahead = state.votes - dual_votes(at.dual) - jnp.where(last, binding, 0.0)
-        if gram is None:
-            newton = _newton_by_rank(dual_rows, q, a, binding, jnp.where(free, 1 / D, 0.0), ahead, refined=rows is None)
-        else:
-            newton = _newton_dense(F, gram, across, q, D, free, ahead)
-        gap = jnp.sum(product @ ones) / bounds
-
-        def toward(turn: Array, state: _Direction) -> _Direction:
-            """The step towards slack * multiplier = aim, and what the next one should aim at."""
-            aim = state.next_aim
-            du, d_dual = newton(jnp.where(free, jnp.sum(side * aim / slack, axis=0) - reduced, 0.0), turn)
-            # By how much it changes the slacks, relative to what they are.
-            change = side * du / slack
-            # The largest step for which slacks and multipliers stay non-negative, by their relative changes.
-            longest = 1 / jnp.max(jnp.where(free, jnp.maximum(-change, 1 + change - aim / product), 0.0))
-            reached = jnp.minimum(1.0, longest)
-            # Of the product after the step, what is not linear in its length.
-            curved = product * change * (1 + change)
-            bent = jnp.sum(curved @ ones) / bounds
-            centre = ((1 - reached) - reached**2 * bent / gap) ** 3 * gap
-            return _Direction(du, d_dual, longest, aim, centre + jnp.where(reached < 0.1, reached, 1.0) * curved)
-
-        # The predictor aims at 0, the corrector at the central path.
-        none = jnp.zeros_like
-        start = _Direction(none(reduced), none(ahead), none(gap), none(product), none(product))
-        du, d_dual, longest, aim, _ = jax.lax.fori_loop(0, 2, toward, start)
-        # Close to the end the steps may go all but to the boundary: that is what makes the last ones quadratic.
-        length = jnp.minimum(1.0, jnp.clip(1 - gap, 0.99, 1 - 1000 * epsilon) * longest)
-        d_multipliers = jnp.where(free, aim / slack - multipliers * (1 + side * du / slack), 0.0)
-        after = _Iterate(at.primal + length * jnp.concatenate([du[None], d_multipliers]), at.dual + length * d_dual)
-
-        votes, reduced = after.primal[0] @ across, after.dual @ dual_rows
-        error = residual(after, votes, reduced)
-        usable = jnp.isfinite(error)
-        better = usable & (error < state.best_residual)
-        best_residual = jnp.where(better, error, state.best_residual)
-        without_progress = jnp.where(better, 0, state.without_progress + 1)
-        patience = jnp.where(best_residual < 100 * target_accuracy(dtype), _PATIENCE, _MOST_PATIENCE)
-        return _State(
-            after,
-            votes,
-            reduced,
-            jax.tree.map(lambda new, old: jnp.where(better, new, old), after, state.best),
-            best_residual,
-            without_progress,
-            state.iterations + 1,
-            ~usable | (error < target_accuracy(dtype)) | (without_progress >= patience),
-        )
-
-    # Complementarity that adds up to the scale of the objective.
-    barrier = 1 / bounds
-    start, y = scaled.start, scaled.multiplier * barrier
-    multipliers = jnp.where(free, barrier / slacks(start), 0.0)
-    votes = start @ across
-    first = _Iterate(jnp.concatenate([start[None], multipliers]), jnp.where(last, y, votes - q * y))
-    zero = jnp.zeros((), jnp.int32)
-    state = _State(first, votes, first.dual @ dual_rows, first, jnp.full((), jnp.inf, dtype), zero, zero, skip)
-    # A loop's state keeps its type: under `shard_map` all of it differs between devices, as what it meets inside does.
-    state = jax.tree.map(lambda leaf: jnp.where(skip, leaf, leaf), state)
-    state = jax.lax.while_loop(lambda s: ~s.done & (s.iterations < _MAX_STEPS), step, state)
-    factor_scale, normal_scale = scaled.scales
-    tau = scaled.problem.tau
-    x = jnp.where(free, jnp.clip(state.best.primal[0] * tau, -1.0, 1.0), scaled.problem.fixed)
-    zeta, y = state.best.dual[:-1] * (factor_scale * tau), state.best.dual[-1] * (factor_scale**2 * tau / normal_scale)
-    # Where rows are left out, z = zeta + q y is 0.
-    return BoxQPSolution(x, jnp.concatenate([zeta, -y * scaled.problem.dual_target[rank:]]), y, state.iterations)
 
 
 def solution_tangent(factor: Array, normal: Array, free: Array, right_side: Array, equality_change: Array) -> Array:
@@ -478,3 +180,36 @@ def solution_tangent(factor: Array, normal: Array, free: Array, right_side: Arra
     unbound = pseudo_inverse(right_side)
     change = jnp.where(reach > 0, (equality_change - normal @ unbound) / jnp.where(reach > 0, reach, 1.0), 0.0)
     return jnp.where(free, unbound + toward * change, 0.0)
+
+
+@loop_on_cpu
+def solve_jaxopt(problem: BoxQP) -> BoxQPSolution:
+    """The same problem on jaxopt's BoxOSQP, scaled so that its absolute tolerance means something.
+
+    The Hessian and the equality are divided by their norms. BoxOSQP is a first-order method: on ill-conditioned
+    votes it stops at its step limit far from the answer, which the caller's own residual then tells.
+    """
+    with warnings.catch_warnings():
+        # jaxopt is unmaintained, and says so on import.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        from jaxopt import BoxOSQP
+
+    # BoxOSQP mixes dtypes unless it is given the widest.
+    dtype = jnp.result_type(float)
+    F, a, fixed = (part.astype(dtype) for part in (problem.factor, problem.normal, problem.fixed))
+    hessian = F.T @ F
+    hessian_scale, normal_scale = jnp.linalg.norm(hessian), jnp.linalg.norm(a)
+    level = problem.tau.astype(dtype) * jnp.sum(jnp.abs(a)) / normal_scale
+    bounds = tuple(jnp.append(level, jnp.where(problem.free, side, fixed)) for side in (-1.0, 1.0))
+    rows = jnp.concatenate([(a / normal_scale)[None], jnp.eye(a.shape[0], dtype=dtype)])
+    steps = max(1000, min(_OSQP_STEPS, _OSQP_WORK // a.shape[0] ** 2))
+    solver = BoxOSQP(eq_qp_solve="lu", tol=1e-9 if dtype == jnp.float64 else 1e-5, maxiter=steps, implicit_diff=False)
+    params, state = solver.run(
+        params_obj=(hessian / hessian_scale, jnp.zeros_like(a)), params_eq=rows, params_ineq=bounds
+    )
+    x = jnp.where(problem.free & ~problem.skip, jnp.clip(params.primal[0], -1.0, 1.0), fixed)
+    # BoxOSQP's multipliers y satisfy Q x + A' y = 0.
+    multiplier = -params.dual_eq[0] * hessian_scale / normal_scale
+    zeta = F @ x - problem.dual_target * multiplier
+    x, zeta, multiplier = (part.astype(problem.factor.dtype) * problem.bound for part in (x, zeta, multiplier))
+    return BoxQPSolution(x, zeta, multiplier, jnp.where(problem.skip, 0, state.iter_num).astype(jnp.int32))

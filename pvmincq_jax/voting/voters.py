@@ -1,12 +1,19 @@
-"""Voters: functions h from points to bounded numbers, evaluated as arrays of votes ``[m, n]``."""
+"""Voters: functions h from points to bounded numbers, evaluated as arrays of votes ``[m, n]``.
 
-from typing import Any
+Each kind is a function of arrays, and a family as a value (see `families`). Families compute in JAX where something is
+traced, and else in NumPy, in their own precision, whatever JAX's configuration: so a model answers the same on every
+machine, and without compiling.
+"""
+
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 
 from pvmincq_jax._checks import (
+    check_count,
     check_finite,
+    check_length,
     check_points,
     check_positive,
     check_rank,
@@ -18,7 +25,16 @@ from pvmincq_jax._distances import squared_distances
 from pvmincq_jax._samples import canonical_order
 from pvmincq_jax._types import Array, ArrayLike
 
-__all__ = ["classifier_votes", "default_gammas", "rbf_votes", "stump_thresholds", "stump_votes"]
+__all__ = [
+    "GaussianVoters",
+    "OutputVoters",
+    "StumpVoters",
+    "classifier_votes",
+    "default_gammas",
+    "rbf_votes",
+    "stump_thresholds",
+    "stump_votes",
+]
 
 # In units of one over the median squared distance within the target.
 GAMMA_MULTIPLES = (0.5, 2.0, 8.0)
@@ -49,7 +65,6 @@ def rbf_votes(x: ArrayLike, centers: ArrayLike, gamma: ArrayLike) -> Array:
     """
     check_points("x", x)
     check_points("centers", centers)
-    check_same_dimension("x", x, "centers", centers)
     check_positive("gamma", gamma)
     if np.ndim(gamma) > 1 or (np.ndim(gamma) == 1 and np.shape(gamma)[0] != np.shape(centers)[0]):
         raise ValueError(f"gamma must be a scalar or have one entry per centre; its shape is {np.shape(gamma)}")
@@ -57,7 +72,8 @@ def rbf_votes(x: ArrayLike, centers: ArrayLike, gamma: ArrayLike) -> Array:
 
 
 def gaussian_votes(x: Any, centers: Any, gamma: Any) -> Any:
-    """`rbf_votes` on checked arrays: in JAX where something is on a device, else in NumPy, in the points' precision."""
+    """`rbf_votes` on finite points: in JAX where something is on a device, else in NumPy, in the points' precision."""
+    check_same_dimension("x", x, "centers", centers)
     square = squared_distances(x, centers)
     if not on_device(square, gamma):
         factor = np.asarray(gamma, square.dtype)
@@ -71,6 +87,80 @@ def gaussian_votes(x: Any, centers: Any, gamma: Any) -> Any:
     far = square * gamma >= _FAR
     near = jnp.where(far, 0.0, square) * gamma
     return jnp.where(far, jnp.zeros((), square.dtype), jnp.exp(-near))
+
+
+def default_gammas(target: ArrayLike) -> np.ndarray:
+    """Gammas to choose from: 1/2, 2 and 8 over the median squared distance within the target. Not in the paper.
+
+    Args:
+      target: ``[m_t, d]``.
+
+    Returns: increasing gammas ``[3]``.
+
+    Example:
+      >>> default_gammas(np.array([[0.0], [2.0]]))
+      array([0.125, 0.5  , 2.   ])
+    """
+    check_points("target", target)
+    points = np.asarray(target, float)
+    # Medians settle long before all pairs are looked at; canonical rows keep the choice blind to their order.
+    points = points[canonical_order(points)]
+    # Where most points coincide, the scale is that of the distinct ones.
+    median = _median_square(points) or _median_square(np.unique(points, axis=0))
+    if median == 0:
+        raise ValueError(
+            "all points of the target, or of the only sample, coincide: there is no scale for gamma. Give gamma"
+        )
+    return np.array(GAMMA_MULTIPLES) / median
+
+
+def _median_square(points: np.ndarray) -> float:
+    """The median squared distance between two of at most 2000 points, evenly taken; 0 for one point."""
+    points = points[:: max(1, len(points) // 1000)]
+    square = squared_distances(points, points)[np.triu_indices(len(points), 1)]
+    return float(np.median(square)) if square.size else 0.0
+
+
+class GaussianVoters(NamedTuple):
+    """Gaussian kernels, h_j(x) = exp(-gamma |x - c_j|^2).
+
+    Attributes:
+      centers: ``[n, d]``; None for one on each point of a sample.
+      gamma: above 0, a scalar or ``[n]``.
+
+    Example:
+      >>> GaussianVoters(np.array([[0.0], [1.0]]), 2.0).votes(np.array([[0.0]])).round(3)
+      array([[1.   , 0.135]])
+    """
+
+    centers: ArrayLike | None
+    gamma: ArrayLike
+
+    @staticmethod
+    def default_values(target: np.ndarray) -> np.ndarray:
+        """See `pvmincq_jax.default_gammas`."""
+        return default_gammas(target)
+
+    @classmethod
+    def at(cls, gamma: float) -> "GaussianVoters":
+        """Kernels of this gamma, to be placed on a sample."""
+        check_positive("gamma", gamma)
+        return cls(None, gamma)
+
+    @property
+    def one_per_point(self) -> bool:
+        """Unless they have centres."""
+        return self.centers is None
+
+    def on(self, points: np.ndarray) -> "GaussianVoters":
+        """One kernel on each point, unless they have centres."""
+        return GaussianVoters(points, np.asarray(self.gamma, points.dtype)) if self.centers is None else self
+
+    def votes(self, x: ArrayLike) -> Any:
+        """Votes ``[m, n]`` of points ``[m, d]``; see `pvmincq_jax.rbf_votes`."""
+        if self.centers is None:
+            raise ValueError("centers are None: the kernels have not been placed; see GaussianVoters.on")
+        return gaussian_votes(_points(x, self.centers), self.centers, self.gamma)
 
 
 def stump_votes(x: ArrayLike, features: ArrayLike, thresholds: ArrayLike) -> Array:
@@ -93,24 +183,19 @@ def stump_votes(x: ArrayLike, features: ArrayLike, thresholds: ArrayLike) -> Arr
     """
     check_points("x", x)
     check_rank("features", features, 1)
-    check_rank("thresholds", thresholds, 1)
-    if np.shape(features) != np.shape(thresholds):
-        raise ValueError(
-            f"features and thresholds must pair up; they have {np.shape(features)[0]} and "
-            f"{np.shape(thresholds)[0]} entries"
-        )
+    check_length("thresholds", thresholds, np.shape(features)[0], "entry of features")
     check_finite("thresholds", thresholds)
-    if not is_traced(features):
-        index = np.asarray(features)
-        if not np.issubdtype(index.dtype, np.integer) or np.any((index < 0) | (index >= np.shape(x)[1])):
-            raise ValueError(f"features must be integers in [0, {np.shape(x)[1] - 1}]; they are {index}")
     return jnp.asarray(sign_votes(x, features, thresholds))
 
 
 def sign_votes(x: Any, features: Any, thresholds: Any) -> Any:
-    """`stump_votes` on checked arrays: in JAX where something is traced, else in NumPy."""
+    """`stump_votes` on finite points: in JAX where something is traced, else in NumPy."""
     xp: Any = jnp if is_traced(x, features, thresholds) else np
-    x = xp.asarray(x)
+    x, last = xp.asarray(x), np.shape(x)[1] - 1
+    if not is_traced(features):
+        index = np.asarray(features)
+        if not np.issubdtype(index.dtype, np.integer) or np.any((index < 0) | (index > last)):
+            raise ValueError(f"features must be integers in [0, {last}], columns of x; they are {index}")
     dtype = x.dtype if jnp.issubdtype(x.dtype, jnp.floating) else jnp.result_type(float)
     return xp.where(x[:, features] > xp.asarray(thresholds), 1, -1).astype(dtype)
 
@@ -132,26 +217,53 @@ def stump_thresholds(x: ArrayLike, per_feature: int = 10) -> tuple[np.ndarray, n
       (array([0, 0]), array([0.5, 2. ]))
     """
     check_points("x", x)
-    if per_feature < 1:
-        raise ValueError(f"per_feature must be at least 1; it is {per_feature}")
-    points = np.asarray(x)
+    per_feature, points = check_count("per_feature", per_feature, 1), np.asarray(x)
     # In the points' own precision, so that no later rounding moves a threshold onto the next value.
     points = points if np.issubdtype(points.dtype, np.floating) else points.astype(float)
-    features, thresholds = [], []
-    for feature, column in enumerate(points.T):
+    thresholds = []
+    for column in points.T:
         values = np.unique(column)
         # Halving each value first cannot overflow; a midpoint that rounds up to the upper value would split nothing.
         gaps = np.minimum(values[:-1] / 2 + values[1:] / 2, np.nextafter(values[1:], -np.inf))
         if gaps.size > per_feature:
-            ranks = (np.arange(per_feature) + 0.5) / per_feature * gaps.size
-            gaps = gaps[ranks.astype(int)]
-        features.append(np.full(gaps.size, feature))
+            gaps = gaps[((np.arange(per_feature) + 0.5) / per_feature * gaps.size).astype(int)]
         thresholds.append(gaps)
-    if not sum(t.size for t in thresholds):
+    features = np.repeat(np.arange(len(thresholds)), [gaps.size for gaps in thresholds])
+    if not features.size:
         raise ValueError(
             "x is constant in every feature: there is no threshold to place, and no vote for voters='stumps'"
         )
-    return np.concatenate(features), np.concatenate(thresholds)
+    return features, np.concatenate(thresholds)
+
+
+class StumpVoters(NamedTuple):
+    """Decision stumps, +1 if x[f_j] > t_j, else -1.
+
+    Attributes:
+      features: integers ``[n]``; None for those of `pvmincq_jax.stump_thresholds` of a sample.
+      thresholds: ``[n]``, or None.
+      per_feature: how many of these there are for each feature, at most.
+
+    Example:
+      >>> StumpVoters(np.array([0, 1]), np.array([0.5, 0.5])).votes(np.array([[0.0, 1.0]]))
+      array([[-1.,  1.]])
+    """
+
+    features: ArrayLike | None = None
+    thresholds: ArrayLike | None = None
+    per_feature: int = 10
+
+    def on(self, points: np.ndarray) -> "StumpVoters":
+        """Stumps between the values of a sample, unless they have thresholds."""
+        if self.features is not None:
+            return self
+        return StumpVoters(*stump_thresholds(points, int(self.per_feature)), self.per_feature)
+
+    def votes(self, x: ArrayLike) -> Any:
+        """Votes ``[m, n]`` of points ``[m, d]``; see `pvmincq_jax.stump_votes`."""
+        if self.features is None or self.thresholds is None:
+            raise ValueError("features and thresholds are None: the stumps have not been placed; see StumpVoters.on")
+        return sign_votes(_points(x, self.thresholds), self.features, self.thresholds)
 
 
 def classifier_votes(outputs: ArrayLike, bound: float = 1.0) -> Array:
@@ -169,54 +281,42 @@ def classifier_votes(outputs: ArrayLike, bound: float = 1.0) -> Array:
       [[ 1.   -0.5 ]
        [-1.    0.25]]
     """
-    check_points("outputs", outputs)
-    check_bounded("outputs", outputs, bound)
-    votes = jnp.asarray(outputs)
+    votes = jnp.asarray(OutputVoters(bound).votes(outputs))
     return votes if jnp.issubdtype(votes.dtype, jnp.floating) else votes.astype(jnp.result_type(float))
 
 
-def check_bounded(name: str, votes: ArrayLike, bound: ArrayLike = 1.0) -> None:
-    """Votes of at most this size."""
-    check_positive("bound", bound)
-    if is_traced(votes, bound):
-        return
-    largest = np.max(np.abs(np.asarray(votes)))
-    if largest > bound:
-        raise ValueError(
-            f"{name} must lie in [-{bound:g}, {bound:g}]; the largest size is {largest:g}. Squash them (tanh, 2 p - 1) "
-            "or pass their true bound"
-        )
+class OutputVoters(NamedTuple):
+    """Classifiers known by their outputs alone: the points handed to ``votes`` are the outputs ``[m, n]`` themselves.
 
-
-def default_gammas(target: ArrayLike) -> np.ndarray:
-    """Gammas to choose from: 1/2, 2 and 8 over the median squared distance within the target. Not in the paper.
-
-    Args:
-      target: ``[m_t, d]``.
-
-    Returns: increasing gammas ``[3]``.
+    Attributes:
+      bound: the largest size that an output may have.
 
     Example:
-      >>> default_gammas(np.array([[0.0], [2.0]]))
-      array([0.125, 0.5  , 2.   ])
+      >>> OutputVoters().votes(np.array([[1.0, -0.5]]))
+      array([[ 1. , -0.5]])
     """
-    check_points("target", target)
-    points = np.asarray(target, float)
-    # Medians settle long before all pairs are looked at; canonical rows keep the choice blind to their order.
-    points = points[canonical_order(points)]
-    median = _median_square(points)
-    if median == 0:
-        # Where most points coincide, the scale is that of the distinct ones.
-        median = _median_square(np.unique(points, axis=0))
-    if median == 0:
-        raise ValueError(
-            "all points of the target, or of the only sample, coincide: there is no scale for gamma. Give gamma"
-        )
-    return np.array(GAMMA_MULTIPLES) / median
+
+    bound: ArrayLike = 1.0
+
+    def votes(self, x: ArrayLike) -> Any:
+        """The outputs, checked."""
+        check_points("outputs", x)
+        check_positive("bound", self.bound)
+        if is_traced(x, self.bound):
+            return x
+        largest = np.max(np.abs(np.asarray(x)))
+        if largest > self.bound:
+            raise ValueError(
+                f"outputs must lie in [-{self.bound:g}, {self.bound:g}]; the largest size is {largest:g}. Squash them "
+                "(tanh, 2 p - 1) or pass their true bound"
+            )
+        return np.asarray(x)
 
 
-def _median_square(points: np.ndarray) -> float:
-    """The median squared distance between two of at most 2000 points, evenly taken; 0 for one point."""
-    points = points[:: max(1, len(points) // 1000)]
-    square = squared_distances(points, points)[np.triu_indices(len(points), 1)]
-    return float(np.median(square)) if square.size else 0.0
+def _points(x: ArrayLike, like: ArrayLike) -> ArrayLike:
+    """Points, checked, in the precision of the family."""
+    check_points("x", x)
+    if is_traced(x, like):
+        return x
+    dtype = np.asarray(like).dtype
+    return np.asarray(x, dtype if np.issubdtype(dtype, np.floating) else float)

@@ -11,7 +11,7 @@ from pvmincq_jax.adaptation import grid
 from pvmincq_jax.adaptation.grid import Problems, VoteBlocks, ladder_size, plan_shapes, solve_grid
 from pvmincq_jax.datasets import moons_task
 from pvmincq_jax.estimators import PVMinCqClassifier, PVTransportClassifier
-from pvmincq_jax.voting.families import OutputVoters
+from pvmincq_jax.voting.voters import OutputVoters
 from tests.problems import FRACTIONS as ALL_FRACTIONS
 from tests.problems import KINDS, clarabel_objective, kernel, moments, random_problem
 

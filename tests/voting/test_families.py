@@ -12,7 +12,9 @@ from scipy.spatial.distance import cdist
 import pvmincq_jax as pvm
 from pvmincq_jax.datasets import moons_task
 from pvmincq_jax.estimators import MinCqClassifier, PVMinCqClassifier, PVTransportClassifier
-from pvmincq_jax.voting.families import JoinedVoters, OutputVoters, family_grid, one_family, place_family, read_votes
+from pvmincq_jax.voting.centers import place_family
+from pvmincq_jax.voting.families import JoinedVoters, family_grid, one_family, read_votes
+from pvmincq_jax.voting.voters import OutputVoters
 
 WIDTHS = [0.4, 1.5]
 

@@ -11,8 +11,8 @@ from scipy import sparse
 
 import pvmincq_jax as pvm
 from pvmincq_jax.voting.factor import leading_rank
+from pvmincq_jax.voting.interior_point import _lower_product
 from pvmincq_jax.voting.program import solve_mincq
-from pvmincq_jax.voting.qp import _lower_product
 from tests.problems import KINDS, Problem, clarabel_objective, moments, random_problem
 
 SEEDS = range(16)
