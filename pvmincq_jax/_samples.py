@@ -90,11 +90,8 @@ def fold_numbers(points: np.ndarray, labels: np.ndarray | None, folds: int, seed
 
 def everybody_and_folds(points: np.ndarray, labels: np.ndarray, folds: int, seed: int) -> np.ndarray:
     """Who learns: everybody, then all but one fold after the other ``[1 + folds, m]``; 0 folds for no validation."""
-    everybody = np.ones((1, len(labels)), bool)
-    if not folds:
-        return everybody
-    numbers = fold_numbers(points, labels, folds, seed)
-    return np.concatenate([everybody, numbers[None] != np.arange(folds)[:, None]])
+    numbers = fold_numbers(points, labels, max(folds, 1), seed)
+    return np.concatenate([np.ones((1, len(labels)), bool), numbers != np.arange(folds)[:, None]])
 
 
 def spread_rows(points: np.ndarray, most: int, seed: int) -> np.ndarray:

@@ -91,12 +91,10 @@ def takes_options_of(other: Callable) -> Callable[[_Function], _Function]:
     """
 
     def mark(function: _Function) -> _Function:
-        signature = inspect.signature(function)
-        parameters = [one for one in signature.parameters.values() if one.kind is not inspect.Parameter.VAR_KEYWORD]
-        for name, one in inspect.signature(other).parameters.items():
-            if one.kind is inspect.Parameter.KEYWORD_ONLY and name not in signature.parameters:
-                parameters.append(one)
-        function.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+        signature, others = inspect.signature(function), inspect.signature(other).parameters.values()
+        named = [one for one in signature.parameters.values() if one.kind is not one.VAR_KEYWORD]
+        added = [one for one in others if one.kind is one.KEYWORD_ONLY and one.name not in signature.parameters]
+        function.__signature__ = signature.replace(parameters=[*named, *added])  # type: ignore[attr-defined]
         return function
 
     return mark

@@ -35,12 +35,6 @@ def _checked_labels(source_labels: ArrayLike, size: int) -> np.ndarray:
     return labels.astype(float)
 
 
-def _source_size(source: ArrayLike | None, metric: Metric) -> int:
-    rows = metric.distances if isinstance(metric, Precomputed) else source
-    shape = () if rows is None else np.shape(rows)
-    return shape[0] if shape else 0
-
-
 def carry_labels(draws: MatchingDraws, source_labels: ArrayLike) -> SelfLabels:
     """Carries labels over matchings that are already drawn (section 3.2, Algorithm 3 step 2).
 
@@ -96,9 +90,10 @@ def self_label(
       >>> found.labels, found.weights, found.pairs.source
       (array([-1.,  1.,  0.]), array([1., 1., 0.]), array([1, 0]))
     """
-    size = _source_size(source, metric)
-    labels = _checked_labels(source_labels, size) if size else None
+    rows = metric.distances if isinstance(metric, Precomputed) else source
+    shape = () if rows is None else np.shape(rows)
     # Without a source to speak of, the space raises the error.
+    labels = _checked_labels(source_labels, shape[0]) if any(shape[:1]) else None
     graph = check_reach(space_graph(make_space(source, target, metric, ties=labels), radius))
     return carry_labels(draw_matchings(graph, draws, seed=seed), source_labels)
 
