@@ -22,6 +22,8 @@ _MAX_STEPS = 100
 _PATIENCE, _MOST_PATIENCE = 8, 30
 # The relative duality gap at which it stops, in float32 and in float64.
 _STOP = 1e-5, 1e-10
+# How much of a slack or multiplier a step leaves until the residual is below it.
+_BLOCKED = 1e-6
 # Next to mu_max is where so small a share of q'q is left that digits are lost.
 _NEAR = 1e-3
 # Voters that a product takes at a time: its weighted copy of them then stays in the cache.
@@ -249,8 +251,10 @@ def solve_interior_point(scaled: ScaledQP, skip: Array, rows: int | None = None,
         # The predictor aims at 0, the corrector at the central path.
         nothing = jax.tree.map(jnp.zeros_like, (reduced, ahead, gap, product, product))
         du, d_dual, longest, aim, _ = jax.lax.fori_loop(0, 2, toward, nothing)
-        # Close to the end the steps may go all but to the boundary: that is what makes the last ones quadratic.
-        length = jnp.minimum(1.0, jnp.clip(1 - gap, 0.99, 1 - 1000 * epsilon) * longest)
+        # Close to the end the steps may go all but to the boundary: that is what makes the last ones quadratic. At tiny
+        # margins complementarity is small long before, and a product that is all but 0 then blocks every further step.
+        short = jnp.maximum(gap, jnp.minimum(state.best_residual, _BLOCKED))
+        length = jnp.minimum(1.0, jnp.clip(1 - short, 0.99, 1 - 1000 * epsilon) * longest)
         d_multipliers = jnp.where(free, aim / slack - multipliers * (1 + side * du / slack), 0.0)
         after = _Iterate(at.primal + length * jnp.concatenate([du[None], d_multipliers]), at.dual + length * d_dual)
 
