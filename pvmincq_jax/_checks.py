@@ -144,7 +144,9 @@ def check_not_negative(name: str, value: ArrayLike) -> None:
     """Finite numbers, 0 included."""
     check_finite(name, value)
     if not on_device(value) and np.any(np.asarray(value) < 0):
-        raise ValueError(f"{name} must not be negative; the smallest is {np.min(value):g}")
+        raise ValueError(
+            f"{name} must not be negative; {'the smallest' if np.ndim(value) else 'it'} is {np.min(value):g}"
+        )
 
 
 def check_list(name: str, values: ArrayLike | Sequence[float]) -> np.ndarray:
