@@ -272,14 +272,14 @@ def _by_flow(sources: np.ndarray, targets: np.ndarray, sizes: tuple[int, int]) -
 
     Vertex 0 is where it comes from, then there are the sources, the targets, and where it goes.
     """
-    every_source, every_target = 1 + np.arange(sizes[0]), 1 + sizes[0] + np.arange(sizes[1])
     last = 1 + sum(sizes)
-    tails = np.concatenate([np.zeros(sizes[0], int), every_source[sources], every_target])
-    heads = np.concatenate([every_source, every_target[targets], np.full(sizes[1], last)])
+    every_source, every_target = np.split(np.arange(1, last, dtype=np.int32), sizes[:1])
+    tails = np.concatenate([np.zeros_like(every_source), every_source[sources], every_target])
+    heads = np.concatenate([every_source, every_target[targets], np.full_like(every_target, last)])
     network = csr_array((np.ones(len(tails), np.int32), (tails, heads)), shape=(last + 1, last + 1))
     flow = maximum_flow(network, 0, last, method="dinic").flow[1 : 1 + sizes[0], 1 + sizes[0] : last].tocoo()
     partners, used = np.full(sizes[1], -1), flow.data > 0
-    partners[flow.coords[1][used]] = flow.coords[0][used]
+    partners[flow.col[used]] = flow.row[used]
     return partners
 
 
