@@ -21,6 +21,7 @@ from pvmincq_jax._threads import core_count, one_blas_thread
 from pvmincq_jax._types import Array, MarginUnit, Status, precision
 from pvmincq_jax.voting.factor import Part, SmallSample, from_moments, from_votes, moments
 from pvmincq_jax.voting.families import read_votes
+from pvmincq_jax.voting.interior_point import Sizes
 from pvmincq_jax.voting.program import SMALL_MARGIN, Solver, Steps, accuracy, learn
 
 __all__: list[str] = []
@@ -148,6 +149,18 @@ class _Shape(NamedTuple):
     steps: Steps
 
     @property
+    def dense(self) -> bool:
+        """Whether steps are by a Cholesky factor of M + D."""
+        return self.steps == "quick" and 2 * self.rows > self.voters
+
+    @property
+    def sizes(self) -> Sizes:
+        """Voters and rows of smaller problems, of which a step works with these alone; four fifths are a fold's."""
+        n, r, _ = self
+        fold = n * 4 // 5 // 8 * 8
+        return ((n // 2, r), (fold, r)) if self.dense else ((fold, r // 2), (fold, 3 * r // 4), (fold, r))
+
+    @property
     def seconds(self) -> float:
         """About how long one margin takes, as measured on one core."""
         n, r, steps = self
@@ -204,17 +217,18 @@ def _one_by_one(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _program(
-    solver: Solver, steps: Steps, platform: str, rows: Array, labels: Array, mask: Array, margins: Array
+    solver: Solver, shape: _Shape, platform: str, rows: Array, labels: Array, mask: Array, margins: Array
 ) -> Any:
     """MinCq on small samples ``[p, r, n]`` at margins ``[p, k]``; rows are scaled by their shares already.
 
     On a CPU vmap would solve one problem after the other, too: said at once, it is traced in a fifth of the time.
     """
     over = _one_by_one if platform == "cpu" else jax.vmap
+    steps, sizes = shape.steps, shape.sizes if platform == "cpu" else ()
 
     def one(rows: Array, labels: Array, mask: Array, margins: Array) -> Any:
         shares = jax.numpy.ones_like(labels)
-        return over(lambda mu: learn(rows, labels, mu, shares, mask, None, solver, steps))(margins)
+        return over(lambda mu: learn(rows, labels, mu, shares, mask, None, solver, steps, sizes=sizes))(margins)
 
     solution = over(one)(rows, labels, mask, margins)
     return solution.weights, solution.status, solution.kkt_residual, solution.c_bound, solution.mu_max
@@ -246,8 +260,8 @@ def _compiled(
 def _compile(
     shape: _Shape, level: int, batch: int, margins: int, solver: Solver, mesh: jax.sharding.Mesh | None, device: Any
 ) -> Any:
-    n, r, steps = shape
-    program: Any = functools.partial(_program, solver, steps, _platform(mesh))
+    n, r, _ = shape
+    program: Any = functools.partial(_program, solver, shape, _platform(mesh))
     sharding = None
     if mesh is not None:
         split = jax.sharding.PartitionSpec(mesh.axis_names[0])

@@ -41,7 +41,12 @@ def loop_on_cpu(function: Callable[..., Any]) -> Callable[..., Any]:
         results = jax.lax.platform_dependent(*arguments, cpu=in_turn, default=together)
         return results, jax.tree.map(lambda _: True, results)
 
-    return functools.wraps(function)(lambda *arguments: batchable(*jax.lax.stop_gradient(arguments)))
+    @functools.wraps(function)
+    def apply(*arguments: Any) -> Any:
+        with jax.sharding.use_abstract_mesh(jax.sharding.get_abstract_mesh()):
+            return batchable(*jax.lax.stop_gradient(arguments))
+
+    return apply
 
 
 @loop_on_cpu

@@ -4,6 +4,7 @@ A step solves its Newton system by the rank of F, in O(n r^2), or, where F has a
 by a Cholesky factor of F'F + D.
 """
 
+import functools
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -26,9 +27,9 @@ _STOP = 1e-5, 1e-10
 _BLOCKED = 1e-6
 # Next to mu_max is where so small a share of q'q is left that digits are lost.
 _NEAR = 1e-3
-# Voters that a product takes at a time: its weighted copy of them then stays in the cache.
-_VOTERS = 2048
 
+# Numbers of voters and rows.
+Sizes = tuple[tuple[int, int], ...]
 # From g ``[n]``, and whether it is the corrector's (1) or not (0), to du ``[n]`` and (d zeta, dy) ``[r + 1]``.
 Newton = Callable[[Array, Array], tuple[Array, Array]]
 
@@ -51,25 +52,54 @@ class _State(NamedTuple):
     done: Array
 
 
-def _lower_product(factor: Array, weights: Array) -> Array:
-    """F diag(weights) F' ``[r, r]``, of which only the lower triangle is to be read: a quarter of it is left out."""
-    rank, voters = factor.shape
-    if voters >= 2 * _VOTERS:
-        whole = voters // _VOTERS * _VOTERS
+def _newton_factor(F: Array, free: Array, dense: bool, sizes: Sizes) -> Callable[[Array], Array]:
+    """The function from D ``[n]`` to L of a Newton system: LL' = F'F + D, or I + F D^-1 F' by rank.
 
-        def part(i: Array) -> Array:
-            columns = jax.lax.dynamic_slice(factor, (0, i * _VOTERS), (rank, _VOTERS))
-            return _lower_product(columns, jax.lax.dynamic_slice(weights, (i * _VOTERS,), (_VOTERS,)))
+    Of a problem that was filled up, with voters that are not free and rows of zeros at the end, only a leading block is
+    not the identity. The first of the sizes that holds it is what is computed.
 
-        rest = _lower_product(factor[:, whole:], weights[whole:])
-        return jax.lax.fori_loop(0, whole // _VOTERS, lambda i, total: total + part(i), rest)
-    weighted, half = factor * weights, rank // 2
-    upper = jnp.pad(weighted[:half] @ factor[:half].T, ((0, 0), (0, rank - half)))
-    return jnp.concatenate([upper, weighted[half:] @ factor.T])
+    Args:
+      F: ``[r, n]``, 0 for voters that are not free.
+      free: ``[n]``; D is 1 elsewhere.
+      dense: which system.
+      sizes: of voters and rows, from small to large.
+    """
+    rank, voters = F.shape
+    size = voters if dense else rank
+    last_row, last_voter = (
+        jnp.max(jnp.where(used, jnp.arange(len(used)), -1)) for used in (jnp.any(F != 0, axis=1), free)
+    )
+
+    def factor(voters: int, rank: int) -> Callable[[Array], Array]:
+        part = F[:rank, :voters]
+        gram = part.T @ part if dense else None
+        identity = jnp.eye(voters if dense else rank, dtype=F.dtype)
+
+        def lower(D: Array) -> Array:
+            D = D[:voters]
+            system = identity + (part / D) @ part.T if gram is None else gram + D * identity
+            leading = jnp.linalg.cholesky(system, symmetrize_input=False)
+            return jax.lax.dynamic_update_slice(jnp.eye(size, dtype=F.dtype), leading, (0, 0))
+
+        return lower
+
+    factors = [factor(*each) for each in (*sizes, (voters, rank))]
+    if not sizes:
+        return factors[0]
+    small = jnp.stack([(n <= last_voter) | (r <= last_row) for n, r in sizes])
+    return lambda D: jax.lax.switch(jnp.sum(small), factors, D)
 
 
 def _newton_by_rank(
-    rows: Array, q: Array, a: Array, binding: Array, D_inverse: Array, ahead: Array, refined: bool
+    rows: Array,
+    columns: Array,
+    q: Array,
+    a: Array,
+    binding: Array,
+    D_inverse: Array,
+    lower: Array,
+    ahead: Array,
+    refined: bool,
 ) -> Newton:
     """The system in (d zeta, d y), after du = D^-1 (g - F' d zeta + e dy).
 
@@ -78,7 +108,7 @@ def _newton_by_rank(
         K d zeta + h dy = F D^-1 g - r_z,   h = q - F D^-1 e,
         h' d zeta + (q'q + e' D^-1 e) dy = r_b - e' D^-1 g - q' r_z.
 
-    After symmetric diagonal scaling K = LL'. With l = L^-1 h (``along``) the second equation less h' K^-1 times the
+    Here K = LL'. With l = L^-1 h (``along``) the second equation less h' K^-1 times the
     first has c = q'q + e' D^-1 e - l'l in front of dy. Next to mu_max that cancels, as K is all but I and h all but q.
     There, with K t = h and K u = F D^-1 a, which is K (q - t), it is taken as
 
@@ -92,19 +122,12 @@ def _newton_by_rank(
       a: ``[n]``.
       binding: as in `ScaledQP`; where nothing binds, c is 1 and the multiplier stays at 0.
       D_inverse: ``[n]``.
+      lower: L ``[r, r]``.
       ahead: (-r_z, -r_b) ``[r + 1]``.
       refined: see above.
     """
-    system = _lower_product(rows[:-1], D_inverse) + jnp.eye(len(rows) - 1, dtype=rows.dtype)
-    scale = jax.lax.rsqrt(jnp.diagonal(system))[:, None]
-    lower = jnp.linalg.cholesky(scale * system * scale[:, 0], symmetrize_input=False)
-
-    def half(right: Array) -> Array:
-        return jax.scipy.linalg.solve_triangular(lower, scale * right, lower=True)
-
-    def other_half(right: Array) -> Array:
-        return scale * jax.scipy.linalg.solve_triangular(lower, right, lower=True, trans=1)
-
+    half = functools.partial(jax.scipy.linalg.solve_triangular, lower, lower=True)
+    other_half = functools.partial(half, trans=1)
     # [F; -e'] D^-1 times e and a.
     of_e, of_a = (rows @ (D_inverse * jnp.stack([-rows[-1], a])).T).T
     target = q[:-1]
@@ -134,32 +157,26 @@ def _newton_by_rank(
     return newton
 
 
-def _newton_dense(F: Array, gram: Array, across: Array, q: Array, D: Array, free: Array, ahead: Array) -> Newton:
+def _newton_dense(F: Array, across: Array, q: Array, lower: Array, free: Array, ahead: Array) -> Newton:
     """The system in (du, dy), after d zeta = F du - q dy - r_z: (F'F + D) du - a dy = g + F' r_z, a' du = r_b.
 
     Nothing is refined: that would gain digits at tiny margins only.
 
     Args:
       F: ``[r, n]``.
-      gram: F'F ``[n, n]``.
       across: [F', a] ``[n, r + 1]``.
       q: (q, -1) ``[r + 1]``.
-      D: ``[n]``.
+      lower: L ``[n, n]``, with LL' = F'F + D for the voters that are free.
       free: ``[n]``.
       ahead: (-r_z, -r_b) ``[r + 1]``.
     """
-    scale = jax.lax.rsqrt(jnp.diagonal(gram) + D)
-    each = jnp.where(free, scale, 0.0)
-    number = jnp.arange(len(D))
-    system = jnp.where(number[:, None] == number, 1.0, each[:, None] * gram * each)
-    lower = jnp.linalg.cholesky(system, symmetrize_input=False)
-    a, pulled = across[:, -1], ahead[:-1] @ F
+    a = jnp.where(free, across[:, -1], 0.0)
+    pulled = jnp.where(free, ahead[:-1] @ F, 0.0)
 
     def newton(g: Array, corrector: Array) -> tuple[Array, Array]:
         del corrector
         # Two right sides at once take as long as one: it is the triangle that has to be read.
-        right = each[:, None] * jnp.stack([a, g - pulled], axis=1)
-        toward, du = (each[:, None] * jax.scipy.linalg.cho_solve((lower, True), right)).T
+        toward, du = jax.scipy.linalg.cho_solve((lower, True), jnp.stack([a, g - pulled], axis=1)).T
         # The multiplier for which a' du = r_b.
         reach = a @ toward
         dy = jnp.where(reach > 0, -(ahead[-1] + a @ du) / jnp.where(reach > 0, reach, 1.0), 0.0)
@@ -170,7 +187,9 @@ def _newton_dense(F: Array, gram: Array, across: Array, q: Array, D: Array, free
     return newton
 
 
-def solve_interior_point(scaled: ScaledQP, skip: Array, rows: int | None = None, dense: bool = False) -> BoxQPSolution:
+def solve_interior_point(
+    scaled: ScaledQP, skip: Array, rows: int | None = None, dense: bool = False, sizes: Sizes = ()
+) -> BoxQPSolution:
     """Mehrotra's predictor-corrector method, with three changes for MinCq, in the scale of `ScaledQP`.
 
     Start: the analytic centre of the feasible set, with the multipliers of a point on the central path. Close to
@@ -194,6 +213,7 @@ def solve_interior_point(scaled: ScaledQP, skip: Array, rows: int | None = None,
       skip: True when there is nothing to solve.
       rows: how many of the factor's rows to use, the first ones; all when None.
       dense: how to solve for a step.
+      sizes: of smaller problems, which may come filled up to this one's shape; see `_newton_factor`.
 
     Returns: a `BoxQPSolution`: the best point met. How good it is, is for the caller to measure.
     """
@@ -206,9 +226,10 @@ def solve_interior_point(scaled: ScaledQP, skip: Array, rows: int | None = None,
     dual_rows = jnp.concatenate([F, -e[None]])
     # A copy of its own, with columns side by side in memory: sums over many voters are then up to twenty times faster.
     across = jax.lax.optimization_barrier(jnp.concatenate([F, a[None]]).T)
+    columns = jax.lax.optimization_barrier(dual_rows.T)
     q = jnp.append(target, -1.0)
     last = jnp.arange(rank + 1) == rank
-    gram = F.T @ F if dense else None
+    newton_factor = _newton_factor(jnp.where(free, F, 0.0), free, dense, sizes)
     side = jnp.array([[1.0], [-1.0]], dtype)
     ones = jnp.ones_like(a)
 
@@ -227,10 +248,12 @@ def solve_interior_point(scaled: ScaledQP, skip: Array, rows: int | None = None,
         product = slack * multipliers
         D = jnp.where(free, jnp.sum(multipliers / slack, axis=0), 1.0)
         ahead = state.votes - dual_votes(at.dual) - jnp.where(last, binding, 0.0)
-        if gram is None:
-            newton = _newton_by_rank(dual_rows, q, a, binding, jnp.where(free, 1 / D, 0.0), ahead, refined=rows is None)
+        lower = newton_factor(D)
+        if dense:
+            newton = _newton_dense(F, across, q, lower, free, ahead)
         else:
-            newton = _newton_dense(F, gram, across, q, D, free, ahead)
+            D_inverse = jnp.where(free, 1 / D, 0.0)
+            newton = _newton_by_rank(dual_rows, columns, q, a, binding, D_inverse, lower, ahead, refined=rows is None)
         gap = jnp.sum(product @ ones) / bounds
 
         def toward(turn: Array, before: tuple[Array, ...]) -> tuple[Array, ...]:

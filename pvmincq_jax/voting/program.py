@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from pvmincq_jax._types import Array, Status
 from pvmincq_jax.voting import qp
 from pvmincq_jax.voting.factor import VoteFactor, loop_on_cpu, orthonormal_columns, thin_svd
-from pvmincq_jax.voting.interior_point import solve_interior_point
+from pvmincq_jax.voting.interior_point import Sizes, solve_interior_point
 
 __all__: list[str] = []
 
@@ -99,20 +99,34 @@ def _kkt_residual(sample: _Sample, problem: qp.BoxQP, solution: qp.BoxQPSolution
     return jnp.maximum(jnp.maximum(gap, equality), excess)
 
 
-def _attempt(steps: Steps, lead: int, sample: _Sample, problem: qp.BoxQP) -> qp.BoxQPSolution:
-    """The interior point's solution."""
+def _attempt(
+    steps: Steps, lead: int, sizes: Sizes, sample: _Sample, problem: qp.BoxQP
+) -> tuple[qp.BoxQPSolution, Array]:
+    """The interior point's solution and its residual: of quick steps, of sure ones, or of these where those fail."""
     scaled, (rank, voters) = qp.scaled(problem), problem.factor.shape
-    sure = functools.partial(solve_interior_point, scaled)
-    quick = functools.partial(solve_interior_point, scaled, rows=lead, dense=2 * lead > voters)
-    if steps == "sure" or (lead == rank and 2 * rank <= voters):
-        return sure(problem.skip)
-    if steps == "quick":
-        return quick(problem.skip)
-    first = quick(problem.skip | (problem.tau < SMALL_MARGIN))
-    done = problem.skip | (_kkt_residual(sample, problem, first) <= _GOOD * accuracy(sample.votes.dtype))
-    # In a batch of an accelerator both branches run; a loop that is to be skipped takes no step there.
-    second = jax.lax.cond(done, lambda: first, lambda: sure(done))
-    return second._replace(iterations=jnp.where(done, 0, first.iterations) + second.iterations)
+    sure = functools.partial(solve_interior_point, scaled, sizes=sizes)
+    quick = functools.partial(sure, rows=lead, dense=2 * lead > voters)
+    if steps != "both" or (lead == rank and 2 * rank <= voters):
+        solution = (quick if steps == "quick" else sure)(problem.skip)
+        return solution, _kkt_residual(sample, problem, solution)
+
+    def turn(state: tuple[Array, qp.BoxQPSolution, Array]) -> tuple[Array, qp.BoxQPSolution, Array]:
+        number, before, _ = state
+        # In a batch of an accelerator both branches run; a loop that is to be skipped takes no step there.
+        skips = problem.skip | (number > 0), problem.skip | (number < 1)
+        solution = jax.lax.cond(number > 0, lambda: sure(skips[1]), lambda: quick(skips[0]))
+        solution = solution._replace(iterations=before.iterations + solution.iterations)
+        return number + 1, solution, _kkt_residual(sample, problem, solution)
+
+    def fails(state: tuple[Array, qp.BoxQPSolution, Array]) -> Array:
+        return (state[0] < 2) & ~(state[2] <= _GOOD * accuracy(sample.votes.dtype))
+
+    r, x = problem.dual_target, problem.fixed
+    nothing = qp.BoxQPSolution(x, r, jnp.zeros_like(x[0]), jnp.zeros((), jnp.int32))
+    start = (problem.skip | (problem.tau < SMALL_MARGIN)).astype(jnp.int32), nothing, jnp.full_like(x[0], jnp.inf)
+    # A loop's state keeps its type: under `shard_map` all of it differs between devices.
+    start = jax.tree.map(lambda leaf: jnp.where(problem.skip, leaf, leaf), start)
+    return jax.lax.while_loop(fails, turn, start)[1:]
 
 
 # 1, whose derivative is NaN: what it is a factor of can be differentiated no further.
@@ -156,6 +170,7 @@ def learn(
     solver: Solver,
     steps: Steps,
     lead: int | None = None,
+    sizes: Sizes = (),
 ) -> MinCqSolution:
     """The weights of least second moment at a margin, with their certificate: Algorithm 1 on finite numbers.
 
@@ -167,6 +182,7 @@ def learn(
       solver: "interior_point" or "jaxopt".
       steps: of the interior point.
       lead: how many rows quick steps use; all when None.
+      sizes: of smaller problems that come filled up.
     """
     dtype = votes.dtype
     margins = jnp.where(voter_mask, voter_margins(votes, labels, shares), 0.0)
@@ -199,10 +215,10 @@ def learn(
     fixed_sample, problem = jax.lax.stop_gradient((sample, problem))
     if solver == "jaxopt":
         solution = qp.solve_jaxopt(problem)
+        residual = _kkt_residual(fixed_sample, problem, solution)
     else:
-        attempt = functools.partial(_attempt, steps, len(rows) if lead is None else lead)
-        solution = loop_on_cpu(attempt)(fixed_sample, problem)
-    residual = _kkt_residual(fixed_sample, problem, solution)
+        attempt = functools.partial(_attempt, steps, len(rows) if lead is None else lead, sizes)
+        solution, residual = loop_on_cpu(attempt)(fixed_sample, problem)
     status = jnp.where(residual <= accuracy(dtype), Status.SOLVED, Status.MAX_ITERATIONS)
     status = jnp.where(feasible, status, Status.INFEASIBLE).astype(jnp.int32)
     solved = status == Status.SOLVED

@@ -144,9 +144,9 @@ def test_a_problem_that_quick_steps_leave_unsolved_is_solved_by_sure_ones(proble
     votes, problems, figures = problem
     seen, run = [], grid.learn
 
-    def give_up(*arguments):
+    def give_up(*arguments, **options):
         seen.append(arguments[-1])
-        solution = run(*arguments)
+        solution = run(*arguments, **options)
         return solution._replace(status=solution.status + 2) if arguments[-1] == "quick" else solution
 
     monkeypatch.setattr(grid, "_programs", {})
@@ -174,6 +174,22 @@ def test_shapes_have_room_and_are_few():
             assert shape.steps == steps
     # Many problems of two sizes are worth a program each.
     assert len(set(plan_shapes([(300, 300, "quick")] * 300 + [(100, 20, "quick")] * 300, 5))) == 2
+
+
+@pytest.mark.parametrize("gamma", [0.3, 30.0])
+def test_filled_up_problems_of_any_size_are_solved_as_they_are_alone(gamma, monkeypatch):
+    """Around half and four fifths of the voters, and parts of the rows, a step leaves the filling out."""
+    monkeypatch.setattr(grid, "_FEW", 0)
+    rng = np.random.default_rng(5)
+    points, labels = rng.normal(size=(130, 2)), np.sign(rng.normal(size=130))
+    votes = kernel(points, points[:120], gamma)
+    counts = np.array([40, 59, 60, 61, 95, 96, 97, 119, 120])
+    mask = rng.permuted(np.arange(120) < counts[:, None], axis=1)
+    figures = solve(votes, Problems(np.tile(labels, (9, 1)), np.ones((9, 130)), mask), FRACTIONS)
+    for some, bounds in zip(mask, figures.c_bound):
+        largest = pvm.max_margin(votes[:, some], labels)
+        alone = [pvm.mincq(votes[:, some], labels, fraction * largest).c_bound for fraction in FRACTIONS]
+        np.testing.assert_allclose(bounds, alone, rtol=0, atol=1e-8)
 
 
 def test_little_work_is_compiled_fast_and_the_result_is_the_same(problem, monkeypatch):

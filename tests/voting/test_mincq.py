@@ -10,10 +10,11 @@ import pytest
 from scipy import sparse
 
 import pvmincq_jax as pvm
+from pvmincq_jax.voting import program
 from pvmincq_jax.voting.factor import leading_rank
-from pvmincq_jax.voting.interior_point import _lower_product
+from pvmincq_jax.voting.interior_point import solve_interior_point
 from pvmincq_jax.voting.program import solve_mincq
-from tests.problems import KINDS, Problem, clarabel_objective, moments, random_problem
+from tests.problems import KINDS, Problem, clarabel_objective, kernel, moments, random_problem
 
 SEEDS = range(16)
 
@@ -313,9 +314,16 @@ def test_leading_rows_are_taken_where_they_are_enough() -> None:
         np.testing.assert_allclose(alone.c_bound, bound, rtol=0, atol=1e-9)
 
 
-def test_products_of_many_voters_come_in_parts() -> None:
-    rng = np.random.default_rng(1)
-    factor, weights = rng.normal(size=(40, 5000)), rng.uniform(size=(3, 5000))
-    product = jax.vmap(_lower_product, in_axes=(None, 0))(factor, weights)
-    expected = np.einsum("rn,bn,sn->brs", factor, weights, factor)
-    np.testing.assert_allclose(np.tril(product), np.tril(expected), rtol=0, atol=1e-10)
+def test_each_kind_of_steps_is_traced_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch goes one by one or side by side, as the platform wants it, and tracing takes long."""
+    traces = []
+
+    def solve(*arguments, **options):
+        traces.append(options)
+        return solve_interior_point(*arguments, **options)
+
+    monkeypatch.setattr(program, "solve_interior_point", solve)
+    points = np.random.default_rng(0).normal(size=(70, 2))
+    votes, labels = kernel(points, points, 8.0), np.sign(points[:, 0])
+    jax.jit(jax.vmap(lambda margin: pvm.mincq(votes, labels, margin))).lower(np.array([0.01, 0.02]))
+    assert len(traces) == 2
