@@ -28,7 +28,7 @@ import numpy as np
 from scipy.optimize import linear_sum_assignment, linprog
 from scipy.spatial.distance import cdist
 
-from pvmincq_jax.baselines._form import KernelModel, Method, Sample, decision, expand, make_grid, rbf_kernel
+from pvmincq_jax.baselines._form import KernelModel, Sample, decision, expand, make_fits, make_grid, rbf_kernel
 
 __all__ = ["GRID", "VALIDATION", "DasfModel", "DasfParams", "decision", "fit", "fit_grid"]
 
@@ -160,5 +160,8 @@ def _adapt(sample: Sample, params: DasfParams, seed: int) -> DasfModel:
     return DasfModel(expand(landmarks, params.gamma, best), np.array(errors), np.asarray(int(np.sum(best != 0))))
 
 
-_METHOD = Method(DasfParams, lambda samples, grid, seed: [_adapt(*point, seed) for point in zip(samples, grid)])
-fit, fit_grid = _METHOD.fit, _METHOD.fit_grid
+def _fit_samples(samples: list[Sample], grid: list[DasfParams], seed: int) -> list[DasfModel]:
+    return [_adapt(sample, params, seed) for sample, params in zip(samples, grid)]
+
+
+fit, fit_grid = make_fits(DasfParams, _fit_samples)

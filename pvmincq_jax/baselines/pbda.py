@@ -30,7 +30,7 @@ from scipy.special import ndtr
 
 from pvmincq_jax._threads import one_blas_thread
 from pvmincq_jax._types import Array, ArrayLike
-from pvmincq_jax.baselines._form import KernelModel, Method, Sample, decision, expand, make_grid, on_kernels
+from pvmincq_jax.baselines._form import KernelModel, Sample, decision, expand, make_fits, make_grid, on_kernels
 
 __all__ = ["GRID", "VALIDATION", "PbdaModel", "PbdaParams", "cost", "decision", "fit", "fit_grid"]
 
@@ -239,5 +239,4 @@ def _train(
     return PbdaModel(expand(points, params.gamma, back @ beta), np.asarray(reached))
 
 
-_METHOD = Method(PbdaParams, on_kernels(_train, factor=_factor))
-fit, fit_grid = _METHOD.fit, _METHOD.fit_grid
+fit, fit_grid = make_fits(PbdaParams, on_kernels(_train, factor=_factor))
