@@ -160,8 +160,4 @@ def _adapt(sample: Sample, params: DasfParams, seed: int) -> DasfModel:
     return DasfModel(expand(landmarks, params.gamma, best), np.array(errors), np.asarray(int(np.sum(best != 0))))
 
 
-def _fit_samples(samples: list[Sample], grid: list[DasfParams], seed: int) -> list[DasfModel]:
-    return [_adapt(sample, params, seed) for sample, params in zip(samples, grid)]
-
-
-fit, fit_grid = make_fits(DasfParams, _fit_samples)
+fit, fit_grid = make_fits(DasfParams, lambda samples, grid, seed: [_adapt(*one, seed) for one in zip(samples, grid)])
