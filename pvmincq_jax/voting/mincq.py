@@ -192,24 +192,18 @@ def class_numbers(labels: np.ndarray) -> np.ndarray:
     return labels if labels.ndim == 1 else np.argmax(labels, axis=0)
 
 
-def mean_weights(labels: np.ndarray, weights: np.ndarray | float) -> tuple[np.ndarray, np.ndarray]:
-    """The mean weight of the points of each class, and of all others, from labels ``[c, m]`` and weights: ``[c, 1]``.
+def mean_weights(labels: np.ndarray, weights: np.ndarray | float) -> np.ndarray:
+    """The mean weight of the points of each class, and of all others, from labels ``[c, m]``: ``[2, c, 1]``.
 
     Example:
-      >>> mean_weights(np.array([[1.0, -1.0, -1.0]]), np.array([1.0, 2.0, 4.0]))
-      (array([[1.]]), array([[3.]]))
+      >>> mean_weights(np.array([[1.0, -1.0, -1.0]]), np.array([1.0, 2.0, 4.0])).ravel()
+      array([1., 3.])
     """
-    members = labels > 0
-    member, rest = (
-        np.sum(side * weights, axis=1, keepdims=True) / np.sum(side, axis=1, keepdims=True)
-        for side in (members, ~members)
-    )
-    return member, rest
+    sides = np.stack([labels > 0, labels <= 0])
+    return np.sum(sides * weights, axis=-1, keepdims=True) / np.sum(sides, axis=-1, keepdims=True)
 
 
-def balance_classes(
-    labels: np.ndarray, weights: np.ndarray, sides: tuple[np.ndarray, np.ndarray] | None = None
-) -> tuple[np.ndarray, np.ndarray]:
+def balance_classes(labels: np.ndarray, weights: np.ndarray, sides: Any = (1.0, 1.0)) -> tuple[np.ndarray, np.ndarray]:
     """Labels and weights under which both sides of each row are equally heavy, or as the ``sides`` of `mean_weights`.
 
     With p = (1 + l) / 2 the share of the class in a label and P its mean, the point is of the class with weight
@@ -226,7 +220,7 @@ def balance_classes(
     with np.errstate(invalid="ignore", divide="ignore"):
         members, rest = (
             np.nan_to_num(mass * total / np.sum(mass, axis=-1, keepdims=True)) / 2 * heavy
-            for mass, heavy in zip(masses, (1.0, 1.0) if sides is None else sides)
+            for mass, heavy in zip(masses, sides)
         )
         return np.where(members + rest > 0, (members - rest) / (members + rest), 0.0), members + rest
 
