@@ -18,17 +18,9 @@ from pvmincq_jax.matching.points import MatchedSpread
 from pvmincq_jax.voting.cbound import expectation, vote_margin
 
 __all__ = [
-    "DisagreementDeviation",
-    "Smoothness",
-    "disagreement_deviation_bound",
-    "disagreement_deviation_terms",
-    "eps_h",
-    "gibbs_deviation_bound",
-    "moved_disagreement_bound",
-    "moved_gibbs_bound",
-    "moved_vote_bound",
-    "rbf_smoothness",
-]
+    "DisagreementDeviation", "Smoothness", "disagreement_deviation_bound", "disagreement_deviation_terms", "eps_h",
+    "gibbs_deviation_bound", "moved_disagreement_bound", "moved_gibbs_bound", "moved_vote_bound", "rbf_smoothness",
+]  # fmt: skip
 
 
 def eps_h(source_votes: ArrayLike, target_votes: ArrayLike, pair_weights: ArrayLike | None = None) -> Array:

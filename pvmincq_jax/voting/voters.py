@@ -16,15 +16,9 @@ from pvmincq_jax._samples import canonical_order
 from pvmincq_jax._types import Array, ArrayLike
 
 __all__ = [
-    "GaussianVoters",
-    "OutputVoters",
-    "StumpVoters",
-    "classifier_votes",
-    "default_gammas",
-    "rbf_votes",
-    "stump_thresholds",
-    "stump_votes",
-]
+    "GaussianVoters", "OutputVoters", "StumpVoters", "classifier_votes", "default_gammas", "rbf_votes",
+    "stump_thresholds", "stump_votes",
+]  # fmt: skip
 
 # In units of one over the median squared distance within the target.
 GAMMA_MULTIPLES = (0.5, 2.0, 8.0)
