@@ -121,15 +121,13 @@ def on_kernels(
 
 
 def read_params(kind: type[Params], params: Any) -> Params:
-    """The parameters as the method's NamedTuple, given as one or as a mapping; all above 0, a margin at most 1."""
+    """The parameters as the method's NamedTuple, given as one or as a mapping; all above 0."""
     fields: Any = kind._fields  # type: ignore[attr-defined]
     read = kind(**params) if isinstance(params, Mapping) and set(params) == set(fields) else params
     if not isinstance(read, kind):
         raise ValueError(f"params must be a {kind.__name__} or a mapping of {', '.join(fields)}; it is {params!r}")
     for name, value in read._asdict().items():  # type: ignore[attr-defined]
         check_positive(f"params.{name}", value)
-        if name == "margin" and value > 1:
-            raise ValueError(f"params.margin is a fraction of mu_max and must be in (0, 1]; it is {value:g}")
     return read
 
 

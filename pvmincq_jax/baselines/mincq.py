@@ -9,12 +9,12 @@ Example:
   [-1.  1.]
 """
 
-import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from pvmincq_jax._checks import check_margins
 from pvmincq_jax._types import Status
 from pvmincq_jax.adaptation.grid import Problems, VoteBlocks, solve_grid
 from pvmincq_jax.baselines._form import KernelModel, Sample, decision, expand, make_fits, make_grid
@@ -54,7 +54,7 @@ VALIDATION = "cross"
 
 def vote_models(
     points: np.ndarray, labels: np.ndarray, sample_weights: np.ndarray, grid: Sequence[Any]
-) -> Iterator[tuple[KernelModel, np.ndarray]]:
+) -> Iterator[MinCqModel]:
     """Votes of least C-bound over Gaussian voters centred on the sample itself, in float64.
 
     A sample with one label only has the constant of that label as its answer.
@@ -65,8 +65,9 @@ def vote_models(
       sample_weights: ``[g, m]``.
       grid: of each problem the gamma of its voters, and its margin as a fraction of mu_max ``[g]``.
 
-    Returns: for each problem, the vote and its `Status`; weights are NaN unless it is SOLVED.
+    Returns: a vote for each problem.
     """
+    margins = check_margins([params.margin for params in grid], "fraction", "params.margin")
     weights, biases = np.zeros(labels.shape), np.zeros(len(grid))
     status = np.full(len(grid), int(Status.SOLVED))
     alike: dict[tuple[float, bytes, bytes], list[int]] = {}
@@ -79,21 +80,21 @@ def vote_models(
             alike.setdefault((params.gamma, labels[row].tobytes(), sample_weights[row].tobytes()), []).append(row)
     together: dict[tuple[float, tuple[float, ...]], list[list[int]]] = {}
     for (gamma, *_), rows in alike.items():
-        together.setdefault((gamma, tuple(grid[row].margin for row in rows)), []).append(rows)
-    for (gamma, margins), group in together.items():
+        together.setdefault((gamma, tuple(margins[rows])), []).append(rows)
+    for (gamma, shared_margins), group in together.items():
         first = [rows[0] for rows in group]
         votes = [VoteBlocks(GaussianVoters(points, float(gamma)), points)] * len(group)
         problems = Problems(labels[first], sample_weights[first], np.ones((len(first), len(points)), bool))
-        figures = solve_grid(votes.__getitem__, problems, np.array(margins))
+        figures = solve_grid(votes.__getitem__, problems, np.array(shared_margins))
         weights[np.array(group)], status[np.array(group)] = figures.weights, figures.status
     for row, params in enumerate(grid):
-        yield expand(points, params.gamma, weights[row], biases[row]), np.asarray(status[row])
+        yield MinCqModel(expand(points, params.gamma, weights[row], biases[row]), np.asarray(status[row]))
 
 
 def _fit_samples(samples: list[Sample], grid: list[MinCqParams], seed: int) -> Iterator[MinCqModel]:
     """Votes of voters on the source."""
     labels = np.stack([sample.labels for sample in samples])
-    return itertools.starmap(MinCqModel, vote_models(samples[0].source, labels, np.ones(labels.shape), grid))
+    return vote_models(samples[0].source, labels, np.ones(labels.shape), grid)
 
 
 fit, fit_grid = make_fits(MinCqParams, _fit_samples)

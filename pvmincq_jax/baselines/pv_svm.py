@@ -4,6 +4,12 @@ The self-labelling is PV-MinCq's, one random maximum matching within a radius; a
 partner's label and the others are left out. The radius is given as a fraction of the bottleneck radius, the smallest
 that matches the whole smaller sample, because useful ones lie around it whatever the data's scale. Where the domains
 lie apart, the smallest fractions reach nobody; in a grid such a point has a PV of 1 and no values, and is never chosen.
+
+Example:
+  >>> source, labels = np.array([[0.0], [1.0]]), np.array([-1, 1])
+  >>> model = fit(source, labels, np.array([[1.1], [0.1]]), PVSvmParams(1.0, 10.0, 1.1))
+  >>> print(model.self_labels, model.pv)
+  [ 1. -1.] 0.0
 """
 
 from collections.abc import Iterator
@@ -12,7 +18,6 @@ from typing import NamedTuple
 import numpy as np
 
 from pvmincq_jax._samples import Sample
-from pvmincq_jax._types import ArrayLike
 from pvmincq_jax.baselines._form import KernelModel, decision, expand, make_fits, make_grid, rbf_kernel
 from pvmincq_jax.baselines.svm import weighted_svc
 from pvmincq_jax.matching.curve import bottleneck_radius
@@ -69,6 +74,8 @@ def _fit_samples(samples: list[Sample], grid: list[PVSvmParams], seed: int) -> I
     for radius in dict.fromkeys(params.radius for params in grid):
         matching = draw_matchings(space_graph(space, radius * unit), 1, seed=seed)
         carried[radius] = carry_labels(matching, sample.labels)
+    if all(self_labels.pv == 1 for self_labels in carried.values()):
+        raise ValueError(f"params.radius leaves every point unmatched: it is a distance of {max(carried) * unit:g}")
     kernels = {gamma: rbf_kernel(sample.target, sample.target, gamma) for gamma in {params.gamma for params in grid}}
     for gamma, cost, radius in grid:
         labels, label_weights, pv = carried[radius][:3]
@@ -79,25 +86,4 @@ def _fit_samples(samples: list[Sample], grid: list[PVSvmParams], seed: int) -> I
         yield PVSvmModel(kernel, sample.as_given(labels), np.asarray(pv), np.asarray(radius * unit))
 
 
-_fit, fit_grid = make_fits(PVSvmParams, _fit_samples)
-
-
-def fit(
-    source: ArrayLike, source_labels: ArrayLike, target: ArrayLike, params: PVSvmParams | dict, seed: int = 0
-) -> PVSvmModel:
-    """Carries labels over a maximum matching, and trains on the target points that got one (sections 3.2 and 4).
-
-    Args: source, source_labels, target, params (`PVSvmParams`), seed (of the matching); see `pvmincq_jax.baselines`.
-
-    Returns: `PVSvmModel`.
-
-    Example:
-      >>> source, labels = np.array([[0.0], [1.0]]), np.array([-1, 1])
-      >>> model = fit(source, labels, np.array([[1.1], [0.1]]), PVSvmParams(1.0, 10.0, 1.1))
-      >>> print(model.self_labels, model.pv)
-      [ 1. -1.] 0.0
-    """
-    model = _fit(source, source_labels, target, params, seed)
-    if model.pv == 1:
-        raise ValueError(f"params.radius leaves every point unmatched: it is a distance of {model.radius:g}")
-    return model
+fit, fit_grid = make_fits(PVSvmParams, _fit_samples)

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from pvmincq_jax import _checks
-from pvmincq_jax._types import Array, ArrayLike
+from pvmincq_jax._types import Array, ArrayLike, takes_arguments_of
 from pvmincq_jax.matching.points import MatchedSpread
 from pvmincq_jax.voting.cbound import expectation, vote_margin
 
@@ -127,9 +127,8 @@ def disagreement_deviation_terms(
     return DisagreementDeviation(value, move**2 + 2 * move * size, eps * (1 + 2 * size), holds)
 
 
-def disagreement_deviation_bound(
-    eps_h: ArrayLike, target_votes: ArrayLike, weights: ArrayLike, *, sample_weights: ArrayLike | None = None
-) -> Array:
+@takes_arguments_of(disagreement_deviation_terms)
+def disagreement_deviation_bound(terms: DisagreementDeviation) -> Array:
     """How far the voters' disagreements on the two sides of a matching can be apart (section 3.3).
 
     dis_Q(S, T) <= eps_H (1 + 2 E |M(x_t)|), if eps_H <= 1 and sum_j |w_j| <= 1; elsewhere, with
@@ -144,7 +143,7 @@ def disagreement_deviation_bound(
       >>> print(disagreement_deviation_bound(0.5, np.array([[-0.5], [0.0]]), np.array([1.0])))
       0.75
     """
-    return disagreement_deviation_terms(eps_h, target_votes, weights, sample_weights=sample_weights).value
+    return terms.value
 
 
 class Smoothness(NamedTuple):
