@@ -95,8 +95,8 @@ def _fit_baseline(name: str, source: np.ndarray, labels: np.ndarray, target: np.
         validations,
         {"cross": "cross_validation", "reverse": "reverse_validation", "rs_pv": "rs_pv_validation"}[module.VALIDATION],
     )
-    more = {name: getattr(module, name) for name in ("fit_grid", "pv_grid") if hasattr(module, name)}
-    scores = validation(module.fit, module.decision, source, labels, target, module.GRID, FOLDS, seed, **more)
+    learn = module.fit, module.decision, source, labels, target, module.GRID, FOLDS, seed
+    scores = validation(*learn, fit_grid=getattr(module, "fit_grid", None))
     chosen = first_best(scores)
     model = module.fit(source, labels, target, module.GRID[chosen], seed)
     return Fitted(

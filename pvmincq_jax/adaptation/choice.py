@@ -8,8 +8,8 @@ import numpy as np
 from pvmincq_jax._types import MarginUnit, brief
 from pvmincq_jax.adaptation.model import PVMinCq, decision, make_model, margins_at, model_at
 from pvmincq_jax.adaptation.sweeps import Sweep
-from pvmincq_jax.voting.classes import balance_classes, mean_weights
 from pvmincq_jax.voting.families import JoinedVoters
+from pvmincq_jax.voting.mincq import balance_classes, mean_weights
 
 __all__ = ["Choice", "choose", "committee"]
 

@@ -30,8 +30,8 @@ from pvmincq_jax.matching.matching import ExpectedMatching, MatchingDraws, draw_
 from pvmincq_jax.matching.selflabel import SelfLabels, carry_labels, self_label
 from pvmincq_jax.matching.space import Metric, make_space
 from pvmincq_jax.voting.centers import MOST_VOTERS, CenterKind, PlacedVoters, place_voters
-from pvmincq_jax.voting.classes import class_numbers
 from pvmincq_jax.voting.families import VoterKind, family_grid, one_family
+from pvmincq_jax.voting.mincq import class_numbers
 from pvmincq_jax.voting.program import Solver
 
 __all__ = ["mincq_sweep", "pv_mincq", "sweep"]

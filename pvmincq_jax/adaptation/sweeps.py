@@ -20,8 +20,8 @@ from pvmincq_jax.adaptation.transport import Transport
 from pvmincq_jax.matching.selflabel import SelfLabels
 from pvmincq_jax.voting.cbound import vote_loss
 from pvmincq_jax.voting.centers import MOST_VOTERS, stack_masks
-from pvmincq_jax.voting.classes import ahead, balance_classes, mean_weights, one_against_rest
 from pvmincq_jax.voting.families import FamilyGrid, read_votes
+from pvmincq_jax.voting.mincq import ahead, balance_classes, mean_weights, one_against_rest
 from pvmincq_jax.voting.program import Solver
 
 __all__ = ["Sweep", "values_at"]

@@ -37,8 +37,8 @@ from pvmincq_jax.matching.points import class_rows, even_rows
 from pvmincq_jax.matching.selflabel import SelfLabels
 from pvmincq_jax.matching.space import Metric, Precomputed, make_space
 from pvmincq_jax.voting.centers import MOST_VOTERS, place_on_moved
-from pvmincq_jax.voting.classes import class_numbers
 from pvmincq_jax.voting.families import VoterKind, family_grid, one_family
+from pvmincq_jax.voting.mincq import class_numbers
 from pvmincq_jax.voting.program import Solver
 
 __all__ = ["pv_transport_mincq", "transport_sweep"]

@@ -2,7 +2,6 @@
 
     fit(source, source_labels, target, params, seed=0) -> model     learns
     fit_grid(source, source_labels, target, grid, seed=0) -> list   the same for many params, faster
-    pv_grid(source, source_labels, target, grid, seed=0) -> [g]     where the PV of a model is known without a fit
     decision(model, x) -> [m]                                       values at new points, whose sign is the class
     GRID                                                            params to choose from, the smoothest model first
     VALIDATION                                                      how the paper chooses: "cross" or "reverse" 5-fold

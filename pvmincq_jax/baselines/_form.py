@@ -2,8 +2,7 @@
 
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -41,20 +40,28 @@ def expand(centers: np.ndarray, gamma: float, weights: np.ndarray, bias: float =
     return KernelModel(centers, weights, np.asarray(float(bias)), np.asarray(float(gamma)))
 
 
-@dataclass(frozen=True)
-class Method(Generic[Params, Model]):
+def make_fits(
+    kind: type[Params], fit_samples: FitSamples[Params, Model]
+) -> tuple[Callable[..., Model], Callable[..., list[Model]]]:
     """The two functions of a method that learn, from one that learns on prepared samples.
 
-    Attributes:
-      params: the NamedTuple of its parameters.
-      fit_samples: ``(samples, grid, seed) -> models``, for all points of a grid; see `by_gamma`.
+    Args:
+      kind: the NamedTuple of its parameters.
+      fit_samples: ``(samples, grid, seed) -> models``, for all points of a grid.
+
+    Returns: ``fit`` and ``fit_grid``; see `pvmincq_jax.baselines`.
+
+    Example:
+      >>> from pvmincq_jax.baselines import svm
+      >>> source, labels = np.array([[0.0], [1.0]]), np.array([-1, 1])
+      >>> [model.weights.shape for model in svm.fit_grid(source, labels, source, svm.GRID[:2])]
+      [(2,), (2,)]
+      >>> print(np.sign(decision(svm.fit(source, labels, source, svm.SvmParams(1.0, 10.0)), [[0.2], [0.9]])))
+      [-1.  1.]
     """
 
-    params: type[Params]
-    fit_samples: FitSamples[Params, Model]
-
     def fit_grid(
-        self, source: ArrayLike, source_labels: ArrayLike, target: ArrayLike, grid: Sequence[Any], seed: int = 0
+        source: ArrayLike, source_labels: ArrayLike, target: ArrayLike, grid: Sequence[Any], seed: int = 0
     ) -> list[Model]:
         """Learns at all points of a grid, which share what they can (section 4).
 
@@ -68,13 +75,13 @@ class Method(Generic[Params, Model]):
           >>> [model.weights.shape for model in svm.fit_grid(source, labels, source, svm.GRID[:2])]
           [(2,), (2,)]
         """
-        points = [read_params(self.params, params) for params in grid]
+        points = [read_params(kind, params) for params in grid]
         rows, numbers = np.unique(np.atleast_2d(np.asarray(source_labels, float)), axis=0, return_inverse=True)
         samples = [prepare(source, row, target) for row in rows]
         each = [samples[number] for number in np.broadcast_to(numbers.ravel(), len(points))]
-        return list(self.fit_samples(each, points, seed))
+        return list(fit_samples(each, points, seed))
 
-    def fit(self, source: ArrayLike, source_labels: ArrayLike, target: ArrayLike, params: Any, seed: int = 0) -> Model:
+    def fit(source: ArrayLike, source_labels: ArrayLike, target: ArrayLike, params: Any, seed: int = 0) -> Model:
         """Learns at one point of the grid (section 4).
 
         Args: source, source_labels, target, params, seed; see `pvmincq_jax.baselines`.
@@ -84,23 +91,12 @@ class Method(Generic[Params, Model]):
         Example:
           >>> from pvmincq_jax.baselines import svm
           >>> source, labels = np.array([[0.0], [1.0]]), np.array([-1, 1])
-          >>> print(np.sign(decision(svm.fit(source, labels, source, svm.SvmParams(1.0, 10.0)), [[0.2], [0.9]])))
+          >>> print(np.sign(svm.decision(svm.fit(source, labels, source, svm.SvmParams(1.0, 10.0)), [[0.2], [0.9]])))
           [-1.  1.]
         """
-        return self.fit_grid(source, source_labels, target, [params], seed)[0]
+        return fit_grid(source, source_labels, target, [params], seed)[0]
 
-
-def by_gamma(fit_gamma: FitSamples[Params, Model]) -> FitSamples[Params, Model]:
-    """Learns on a grid gamma by gamma: the wrapped function gets the points of the grid that share one."""
-
-    def fit_samples(samples: list[Sample], grid: list[Any], seed: int) -> list[Model]:
-        models: dict[int, Model] = {}
-        for gamma in dict.fromkeys(params.gamma for params in grid):
-            rows = [row for row, params in enumerate(grid) if params.gamma == gamma]
-            models.update(zip(rows, fit_gamma([samples[row] for row in rows], [grid[row] for row in rows], seed)))
-        return [models[row] for row in range(len(grid))]
-
-    return fit_samples
+    return fit, fit_grid
 
 
 def both_domains(sample: Sample) -> np.ndarray:
@@ -115,25 +111,23 @@ def on_kernels(
 ) -> FitSamples[Params, Model]:
     """Learns by ``train(sample, points, factor(kernel), params)``, with one kernel matrix of the points a gamma."""
 
-    @by_gamma
-    def fit_gamma(samples: list[Sample], grid: list[Any], seed: int) -> list[Model]:
+    def fit_samples(samples: list[Sample], grid: list[Any], seed: int) -> list[Model]:
         points = points_of(samples[0])
-        factored = factor(rbf_kernel(points, points, grid[0].gamma))
-        return [train(sample, points, factored, params) for sample, params in zip(samples, grid)]
+        gammas = dict.fromkeys(params.gamma for params in grid)
+        factored = {gamma: factor(rbf_kernel(points, points, gamma)) for gamma in gammas}
+        return [train(sample, points, factored[params.gamma], params) for sample, params in zip(samples, grid)]
 
-    return fit_gamma
+    return fit_samples
 
 
 def read_params(kind: type[Params], params: Any) -> Params:
-    """The parameters as the method's NamedTuple, given as one or as a mapping; all above 0, a margin at most 1."""
+    """The parameters as the method's NamedTuple, given as one or as a mapping; all above 0."""
     fields: Any = kind._fields  # type: ignore[attr-defined]
     read = kind(**params) if isinstance(params, Mapping) and set(params) == set(fields) else params
     if not isinstance(read, kind):
         raise ValueError(f"params must be a {kind.__name__} or a mapping of {', '.join(fields)}; it is {params!r}")
     for name, value in read._asdict().items():  # type: ignore[attr-defined]
         check_positive(f"params.{name}", value)
-        if name == "margin" and value > 1:
-            raise ValueError(f"params.margin is a fraction of mu_max and must be in (0, 1]; it is {value:g}")
     return read
 
 

@@ -28,7 +28,7 @@ import numpy as np
 from scipy.optimize import linear_sum_assignment, linprog
 from scipy.spatial.distance import cdist
 
-from pvmincq_jax.baselines._form import KernelModel, Method, Sample, decision, expand, make_grid, rbf_kernel
+from pvmincq_jax.baselines._form import KernelModel, Sample, decision, expand, make_fits, make_grid, rbf_kernel
 
 __all__ = ["GRID", "VALIDATION", "DasfModel", "DasfParams", "decision", "fit", "fit_grid"]
 
@@ -137,7 +137,7 @@ def _adapt(sample: Sample, params: DasfParams, seed: int) -> DasfModel:
     count = min(LANDMARKS, len(sample.source))
     landmarks = sample.source[np.sort(rng.choice(len(sample.source), count, replace=False))]
     similarities = [rbf_kernel(points, landmarks, params.gamma) for points in (sample.source, sample.target)]
-    scale, best, least_error, errors = np.ones(count), np.zeros(count), np.inf, []
+    scale, errors = np.ones(count), []
     for _ in range(MOST_ROUNDS):
         used = np.flatnonzero(scale)
         at_source, at_target = (similarity[:, used] * scale[used] for similarity in similarities)
@@ -152,13 +152,11 @@ def _adapt(sample: Sample, params: DasfParams, seed: int) -> DasfModel:
             reverse = solve_program(at_target, target_labels, _penalties(at_target, at_source, params, rng))
             error = float(np.mean(labels * (at_source @ reverse) <= 0))
         errors.append(error)
-        if error >= least_error:
+        if error >= min(errors[:-1], default=np.inf):
             break
-        least_error, best = error, np.zeros(count)
-        best[used] = scale[used] * forward
-        scale = best
-    return DasfModel(expand(landmarks, params.gamma, best), np.array(errors), np.asarray(int(np.sum(best != 0))))
+        scale[used] *= forward
+    weights = scale if errors else np.zeros(count)
+    return DasfModel(expand(landmarks, params.gamma, weights), np.array(errors), np.asarray(np.sum(weights != 0)))
 
 
-_METHOD = Method(DasfParams, lambda samples, grid, seed: [_adapt(*point, seed) for point in zip(samples, grid)])
-fit, fit_grid = _METHOD.fit, _METHOD.fit_grid
+fit, fit_grid = make_fits(DasfParams, lambda samples, grid, seed: [_adapt(*one, seed) for one in zip(samples, grid)])

@@ -26,7 +26,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pvmincq_jax.baselines._form import KernelModel, Method, Sample, decision, expand, make_grid, on_kernels
+from pvmincq_jax.baselines._form import KernelModel, Sample, decision, expand, make_fits, make_grid, on_kernels
 from pvmincq_jax.baselines.svm import SvmParams, largest_rows, weighted_svc
 
 __all__ = ["GRID", "VALIDATION", "DasvmModel", "DasvmParams", "decision", "fit", "fit_grid"]
@@ -112,5 +112,4 @@ def _move(sample: Sample, points: np.ndarray, kernel: np.ndarray, params: DasvmP
     return DasvmModel(machine, sample.as_given(target_labels), *map(np.array, zip(*rounds)))
 
 
-_METHOD = Method(DasvmParams, on_kernels(_move))
-fit, fit_grid = _METHOD.fit, _METHOD.fit_grid
+fit, fit_grid = make_fits(DasvmParams, on_kernels(_move))

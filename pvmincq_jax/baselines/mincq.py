@@ -9,15 +9,15 @@ Example:
   [-1.  1.]
 """
 
-import itertools
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from pvmincq_jax._checks import check_margins
 from pvmincq_jax._types import Status
 from pvmincq_jax.adaptation.grid import Problems, VoteBlocks, solve_grid
-from pvmincq_jax.baselines._form import KernelModel, Method, Sample, by_gamma, decision, expand, make_grid
+from pvmincq_jax.baselines._form import KernelModel, Sample, decision, expand, make_fits, make_grid
 from pvmincq_jax.voting.voters import GaussianVoters
 
 __all__ = ["GRID", "VALIDATION", "MinCqModel", "MinCqParams", "decision", "fit", "fit_grid"]
@@ -53,51 +53,48 @@ VALIDATION = "cross"
 
 
 def vote_models(
-    points: np.ndarray, gamma: float, labels: np.ndarray, sample_weights: np.ndarray, margins: np.ndarray
-) -> Iterator[tuple[KernelModel, np.ndarray]]:
+    points: np.ndarray, labels: np.ndarray, sample_weights: np.ndarray, grid: Sequence[Any]
+) -> Iterator[MinCqModel]:
     """Votes of least C-bound over Gaussian voters centred on the sample itself, in float64.
 
     A sample with one label only has the constant of that label as its answer.
 
     Args:
       points: ``[m, d]``, sample and centres.
-      gamma: of the voters.
       labels: of each problem ``[g, m]``.
       sample_weights: ``[g, m]``.
-      margins: as fractions of mu_max ``[g]``.
+      grid: of each problem the gamma of its voters, and its margin as a fraction of mu_max ``[g]``.
 
-    Returns: for each problem, the vote and its `Status`; weights are NaN unless it is SOLVED.
+    Returns: a vote for each problem.
     """
-    blocks = VoteBlocks(GaussianVoters(points, float(gamma)), points)
-    weights, biases = np.zeros(labels.shape), np.zeros(len(margins))
-    status = np.full(len(margins), int(Status.SOLVED))
-    alike: dict[bytes, list[int]] = {}
-    for row, counts in enumerate(sample_weights > 0):
-        counted = labels[row, counts]
+    margins = check_margins([params.margin for params in grid], "fraction", "params.margin")
+    weights, biases = np.zeros(labels.shape), np.zeros(len(grid))
+    status = np.full(len(grid), int(Status.SOLVED))
+    alike: dict[tuple[float, bytes, bytes], list[int]] = {}
+    for row, params in enumerate(grid):
+        counted = labels[row, sample_weights[row] > 0]
         if np.all(counted == counted[0]):
             biases[row] = counted[0]
         else:
             # Problems that differ in their margin alone are one: its margins go side by side.
-            alike.setdefault(labels[row].tobytes() + sample_weights[row].tobytes(), []).append(row)
-    together: dict[tuple[float, ...], list[list[int]]] = {}
-    for rows in alike.values():
-        together.setdefault(tuple(margins[rows]), []).append(rows)
-    for shared_margins, group in together.items():
+            alike.setdefault((params.gamma, labels[row].tobytes(), sample_weights[row].tobytes()), []).append(row)
+    together: dict[tuple[float, tuple[float, ...]], list[list[int]]] = {}
+    for (gamma, *_), rows in alike.items():
+        together.setdefault((gamma, tuple(margins[rows])), []).append(rows)
+    for (gamma, shared_margins), group in together.items():
         first = [rows[0] for rows in group]
+        votes = [VoteBlocks(GaussianVoters(points, float(gamma)), points)] * len(group)
         problems = Problems(labels[first], sample_weights[first], np.ones((len(first), len(points)), bool))
-        figures = solve_grid(lambda _: blocks, problems, np.array(shared_margins))
+        figures = solve_grid(votes.__getitem__, problems, np.array(shared_margins))
         weights[np.array(group)], status[np.array(group)] = figures.weights, figures.status
-    for row, bias in enumerate(biases):
-        yield expand(points, gamma, weights[row], bias), np.asarray(status[row])
+    for row, params in enumerate(grid):
+        yield MinCqModel(expand(points, params.gamma, weights[row], biases[row]), np.asarray(status[row]))
 
 
-@by_gamma
-def _fit_gamma(samples: list[Sample], grid: list[MinCqParams], seed: int) -> Iterator[MinCqModel]:
-    """Votes of the same voters."""
-    labels, margins = np.stack([sample.labels for sample in samples]), np.array([params.margin for params in grid])
-    votes = vote_models(samples[0].source, grid[0].gamma, labels, np.ones(labels.shape), margins)
-    return itertools.starmap(MinCqModel, votes)
+def _fit_samples(samples: list[Sample], grid: list[MinCqParams], seed: int) -> Iterator[MinCqModel]:
+    """Votes of voters on the source."""
+    labels = np.stack([sample.labels for sample in samples])
+    return vote_models(samples[0].source, labels, np.ones(labels.shape), grid)
 
 
-_METHOD = Method(MinCqParams, _fit_gamma)
-fit, fit_grid = _METHOD.fit, _METHOD.fit_grid
+fit, fit_grid = make_fits(MinCqParams, _fit_samples)

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pvmincq_jax.baselines._form import KernelModel, Method, Sample, by_gamma, decision, make_grid
+from pvmincq_jax.baselines._form import KernelModel, Sample, decision, make_fits, make_grid
 from pvmincq_jax.baselines.mincq import vote_models
 from pvmincq_jax.matching.selflabel import nn_self_label
 
@@ -56,9 +56,8 @@ GRID = make_grid(NNMinCqParams, margin=(0.5, 0.05), neighbours=(15, 5, 1), gamma
 VALIDATION = "reverse"
 
 
-@by_gamma
-def _fit_gamma(samples: list[Sample], grid: list[NNMinCqParams], seed: int) -> Iterator[NNMinCqModel]:
-    """Votes of the same voters."""
+def _fit_samples(samples: list[Sample], grid: list[NNMinCqParams], seed: int) -> Iterator[NNMinCqModel]:
+    """Votes of voters on the target, whose labels are those of its neighbours."""
     labelled = []
     for sample, params in zip(samples, grid):
         neighbours = min(int(params.neighbours), len(sample.labels))
@@ -66,10 +65,8 @@ def _fit_gamma(samples: list[Sample], grid: list[NNMinCqParams], seed: int) -> I
         if not np.any(labelled[-1].weights > 0):
             raise ValueError(f"params.neighbours ({params.neighbours}) leave every target point undecided")
     labels, weights = (np.stack([one[field] for one in labelled]) for field in (0, 1))
-    votes = vote_models(samples[0].target, grid[0].gamma, labels, weights, np.array([one.margin for one in grid]))
-    for sample, self_labels, vote in zip(samples, labels, votes):
+    for sample, self_labels, vote in zip(samples, labels, vote_models(samples[0].target, labels, weights, grid)):
         yield NNMinCqModel(*vote, sample.as_given(self_labels))
 
 
-_METHOD = Method(NNMinCqParams, _fit_gamma)
-fit, fit_grid = _METHOD.fit, _METHOD.fit_grid
+fit, fit_grid = make_fits(NNMinCqParams, _fit_samples)

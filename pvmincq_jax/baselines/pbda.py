@@ -20,19 +20,16 @@ Example:
 
 from typing import Any, NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import erf
 from scipy.linalg import solve_triangular
 from scipy.linalg.lapack import dpstrf
 from scipy.optimize import minimize
 from scipy.special import ndtr
 
 from pvmincq_jax._threads import one_blas_thread
-from pvmincq_jax._types import Array, ArrayLike
-from pvmincq_jax.baselines._form import KernelModel, Method, Sample, decision, expand, make_grid, on_kernels
+from pvmincq_jax.baselines._form import KernelModel, Sample, decision, expand, make_fits, make_grid, on_kernels
 
-__all__ = ["GRID", "VALIDATION", "PbdaModel", "PbdaParams", "cost", "decision", "fit", "fit_grid"]
+__all__ = ["GRID", "VALIDATION", "PbdaModel", "PbdaParams", "decision", "fit", "fit_grid"]
 
 # L-BFGS depends on its coordinates, and so does the minimum that it comes to. The first steps of a descent are
 # taken in the coordinates lambda^(-q/2) beta, with lambda the eigenvalues of K: q = 1 is the published alpha, which
@@ -81,41 +78,12 @@ GRID = make_grid(PbdaParams, risk=(0.01, 1.0, 10.0), gamma=(0.5, 2.0, 8.0), disa
 VALIDATION = "reverse"
 
 
-def cost(alpha: ArrayLike, kernel: ArrayLike, labels: ArrayLike, risk: ArrayLike, disagreement: ArrayLike) -> Array:
-    """PBDA's cost of the expansion's coefficients: the bound of theorem 1, made a trade-off.
-
-    C sum_S Phi_cvx(y_i K_i alpha / sqrt K_ii) + A |sum_T Phi_dis - sum_S Phi_dis| + 1/2 alpha' K alpha, with
-    Phi(x) = 1/2 (1 - erf(x / sqrt 2)), Phi_cvx(x) = max(Phi(x), 1/2 - x / sqrt(2 pi)), and the disagreements
-    Phi_dis(x) = 2 Phi(x) Phi(-x) at K_i alpha / sqrt K_ii.
-
-    Args:
-      alpha: ``[m_s + m_t]``, source points first.
-      kernel: K ``[m_s + m_t, m_s + m_t]``.
-      labels: ``[m_s]`` in {-1, +1}.
-      risk: C.
-      disagreement: A.
-
-    Returns: a scalar.
-
-    Example:
-      >>> print(cost(jnp.zeros(2), jnp.eye(2), jnp.ones(1), 3.0, 1.0))
-      1.5
-    """
-    alpha, kernel, labels = jnp.asarray(alpha), jnp.asarray(kernel), jnp.asarray(labels)
-    at = kernel @ alpha
-    margins = at / jnp.sqrt(jnp.diagonal(kernel))
-    phi = (1 - erf(margins / jnp.sqrt(2.0))) / 2
-    dis = 2 * phi * (1 - phi)
-    m_s = labels.shape[0]
-    signed = labels * margins[:m_s]
-    # Where Phi is convex, on the right of 0, it is itself; on the left, its tangent at 0.
-    convex = jnp.where(signed >= 0, (1 - erf(signed / jnp.sqrt(2.0))) / 2, 0.5 - signed / jnp.sqrt(2 * jnp.pi))
-    gap = jnp.sum(dis[m_s:]) - jnp.sum(dis[:m_s])
-    return jnp.asarray(risk * jnp.sum(convex) + disagreement * jnp.abs(gap) + alpha @ at / 2)
-
-
 class _Problem(NamedTuple):
-    """C R(beta) + 1/2 |beta|^2 + A |gap(beta)|, to be minimised over beta ``[r]``.
+    """PBDA's cost, the bound of theorem 1 made a trade-off, to be minimised over beta = F' alpha ``[r]``.
+
+    C sum_S Phi_cvx(y_i f_i) + A |sum_T Phi_dis(f_i) - sum_S Phi_dis(f_i)| + 1/2 |beta|^2, where f = K alpha, K_ii = 1,
+    Phi(x) = 1/2 (1 - erf(x / sqrt 2)), Phi_cvx(x) = max(Phi(x), 1/2 - x / sqrt(2 pi)), which is the tangent
+    at 0 where Phi is concave, and Phi_dis(x) = 2 Phi(x) Phi(-x). Below, R and gap are the sums behind C and A.
 
     Attributes:
       factor: F ``[N, r]``, its source rows times their labels: the disagreement is an even function of the margin.
@@ -239,5 +207,4 @@ def _train(
     return PbdaModel(expand(points, params.gamma, back @ beta), np.asarray(reached))
 
 
-_METHOD = Method(PbdaParams, on_kernels(_train, factor=_factor))
-fit, fit_grid = _METHOD.fit, _METHOD.fit_grid
+fit, fit_grid = make_fits(PbdaParams, on_kernels(_train, factor=_factor))

@@ -7,7 +7,7 @@ Folds are drawn from the points and the seed alone, so the scores do not depend 
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,6 @@ Fit = Callable[[np.ndarray, np.ndarray, np.ndarray, Any, int], Any]
 Decision = Callable[[Any, np.ndarray], np.ndarray]
 # (source, labels [g, m_s], target, grid, seed) -> one model per point of the grid
 FitGrid = Callable[[np.ndarray, np.ndarray, np.ndarray, Sequence[Any], int], Sequence[Any]]
-PVGrid = Callable[[np.ndarray, np.ndarray, np.ndarray, Sequence[Any], int], np.ndarray]
 
 
 def _error(values: np.ndarray, labels: np.ndarray) -> float:
@@ -79,11 +78,6 @@ class _Trial:
             models = self.learn(sample.source[rest], sample.labels[rest], sample.target, self.grid)
             errors.append(self.errors(models, held))
         return np.mean(errors, axis=0)
-
-
-@dataclass
-class _PVTrial(_Trial):
-    pv_grid: PVGrid | None = field(default=None, kw_only=True)
 
 
 @takes_arguments_of(_Trial)
@@ -156,14 +150,13 @@ def reverse_validation(trial: _Trial) -> np.ndarray:
     return np.mean(errors, axis=0)
 
 
-@takes_arguments_of(_PVTrial)
-def rs_pv_validation(trial: _PVTrial) -> np.ndarray:
+@takes_arguments_of(_Trial)
+def rs_pv_validation(trial: _Trial) -> np.ndarray:
     """The paper's own criterion, R_S + PV (section 3.4): error on the source's left-out fold, plus perturbed variation.
 
     Args:
       fit: of a model whose ``.pv`` is the PV that it learnt at; this and decision, source, source_labels, target, grid,
         folds, seed and fit_grid as in `cross_validation`.
-      pv_grid: the PVs of a whole grid, where a method knows them without a fit.
 
     Returns: scores ``[len(grid)]``, the lower the better; the PV in them is that of the whole samples.
 
@@ -173,9 +166,5 @@ def rs_pv_validation(trial: _PVTrial) -> np.ndarray:
       >>> rs_pv_validation(pv_svm.fit, pv_svm.decision, source, labels, source + 0.1, pv_svm.GRID[7:9], 2, 0).shape
       (2,)
     """
-    risks, grid = trial.cross_errors(), trial.grid
-    source, labels, target, _ = trial.sample
-    labels = np.broadcast_to(labels, (len(grid), len(labels)))
-    if trial.pv_grid is not None:
-        return risks + trial.pv_grid(source, labels, target, grid, trial.seed)
-    return risks + np.array([float(model.pv) for model in trial.learn(source, labels, target, grid)])
+    risks, (source, labels, target, _) = trial.cross_errors(), trial.sample
+    return risks + np.array([float(model.pv) for model in trial.learn(source, labels, target, trial.grid)])

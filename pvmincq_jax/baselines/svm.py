@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pvmincq_jax.baselines._form import KernelModel, Method, Sample, decision, expand, make_grid, on_kernels
+from pvmincq_jax.baselines._form import KernelModel, Sample, decision, expand, make_fits, make_grid, on_kernels
 
 __all__ = ["GRID", "VALIDATION", "SvmParams", "decision", "fit", "fit_grid"]
 
@@ -83,5 +83,4 @@ def _train(sample: Sample, points: np.ndarray, kernel: np.ndarray, params: SvmPa
     return expand(points, params.gamma, *weighted_svc(kernel, sample.labels, np.full(len(points), float(params.cost))))
 
 
-_METHOD = Method(SvmParams, on_kernels(_train, points_of=lambda sample: sample.source))
-fit, fit_grid = _METHOD.fit, _METHOD.fit_grid
+fit, fit_grid = make_fits(SvmParams, on_kernels(_train, points_of=lambda sample: sample.source))

@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pvmincq_jax.baselines._form import KernelModel, Method, Sample, decision, expand, make_grid, on_kernels
+from pvmincq_jax.baselines._form import KernelModel, Sample, decision, expand, make_fits, make_grid, on_kernels
 from pvmincq_jax.baselines.svm import TOLERANCE, SvmParams, largest_rows, weighted_svc
 
 __all__ = ["GRID", "VALIDATION", "TsvmModel", "TsvmParams", "decision", "fit", "fit_grid"]
@@ -111,5 +111,4 @@ def _anneal(sample: Sample, points: np.ndarray, kernel: np.ndarray, params: Tsvm
     return TsvmModel(machine, target_labels, *map(np.array, zip(*trained)))
 
 
-_METHOD = Method(TsvmParams, on_kernels(_anneal))
-fit, fit_grid = _METHOD.fit, _METHOD.fit_grid
+fit, fit_grid = make_fits(TsvmParams, on_kernels(_anneal))

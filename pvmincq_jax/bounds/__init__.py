@@ -5,9 +5,3 @@
 - `kl`, `pac_bayes`: PAC-Bayes bounds for the majority vote, and the divergences that they invert
 - `self_bounds`: votes that minimise their own bound
 """
-
-from pvmincq_jax.bounds.deviation import *  # noqa: F403
-from pvmincq_jax.bounds.domain import *  # noqa: F403
-from pvmincq_jax.bounds.kl import *  # noqa: F403
-from pvmincq_jax.bounds.pac_bayes import *  # noqa: F403
-from pvmincq_jax.bounds.self_bounds import *  # noqa: F403

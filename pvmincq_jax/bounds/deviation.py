@@ -9,34 +9,27 @@ of being paired with one; the paper has no counterpart.
 
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
 from pvmincq_jax import _checks
-from pvmincq_jax._types import Array, ArrayLike
+from pvmincq_jax._types import Array, ArrayLike, takes_arguments_of
 from pvmincq_jax.matching.points import MatchedSpread
 from pvmincq_jax.voting.cbound import expectation, vote_margin
 
 __all__ = [
-    "DisagreementDeviation",
-    "Smoothness",
-    "disagreement_deviation_bound",
-    "disagreement_deviation_terms",
-    "eps_h",
-    "eps_h_within",
-    "gibbs_deviation_bound",
-    "moved_disagreement_bound",
-    "moved_gibbs_bound",
-    "moved_vote_bound",
-    "rbf_smoothness",
-]
+    "DisagreementDeviation", "Smoothness", "disagreement_deviation_bound", "disagreement_deviation_terms", "eps_h",
+    "gibbs_deviation_bound", "moved_disagreement_bound", "moved_gibbs_bound", "moved_vote_bound", "rbf_smoothness",
+]  # fmt: skip
 
 
 def eps_h(source_votes: ArrayLike, target_votes: ArrayLike, pair_weights: ArrayLike | None = None) -> Array:
-    """How far any voter moves between the two points of a pair (definition 4, on matched pairs).
+    """How far any voter moves between the two points of a pair (definition 4).
 
     eps_H = max_{pairs, h} |h(x_s) - h(x_t)|.
+
+    The pairs are those of a matching, or all that lie within the radius, which is never less: then the rows are
+    ``source_votes[i]`` and ``target_votes[j]``, with ``i, j = np.nonzero(distances <= radius)``.
 
     Args:
       source_votes: ``[k, n]``, one pair per row.
@@ -55,55 +48,6 @@ def eps_h(source_votes: ArrayLike, target_votes: ArrayLike, pair_weights: ArrayL
     _checks.check_sample_weights("pair_weights", pair_weights, np.shape(source_votes)[0])
     counted = True if pair_weights is None else jnp.asarray(pair_weights)[:, None] > 0
     return jnp.max(jnp.where(counted, jnp.abs(jnp.asarray(source_votes) - jnp.asarray(target_votes)), 0.0))
-
-
-def eps_h_within(
-    source: ArrayLike, target: ArrayLike, source_votes: ArrayLike, target_votes: ArrayLike, radius: ArrayLike
-) -> Array:
-    """How far any voter moves between any two points within the radius (definition 4, on samples).
-
-    eps_H = max_{h, |x_s - x_t| <= radius} |h(x_s) - h(x_t)|. It is at least `eps_h` of any matching at that radius.
-
-    One source point is looked at after the other, so that nothing larger than ``[m_t, n]`` is held, in gradients too.
-
-    Args: source ``[m_s, d]``, target ``[m_t, d]``, source_votes ``[m_s, n]``, target_votes ``[m_t, n]`` and radius
-      above 0, in Euclidean distance.
-
-    Returns: a scalar; without any pair a ValueError, or NaN where the points or the radius are traced.
-
-    Example:
-      >>> points = np.array([[0.0], [3.0]])
-      >>> print(eps_h_within(points, points + 1, np.array([[0.25], [1.0]]), np.array([[0.5], [0.5]]), 1.0))
-      0.5
-    """
-    _checks.check_samples(source, target)
-    _checks.check_rows("source_votes", source_votes, source)
-    _checks.check_rows("target_votes", target_votes, target)
-    _checks.check_same_dimension("source_votes", source_votes, "target_votes", target_votes, "voters")
-    _checks.check_positive("radius", radius)
-    largest, nearest = _largest_within(*map(jnp.asarray, (source, target, source_votes, target_votes, radius)))
-    if not _checks.is_traced(nearest, radius) and nearest > radius:
-        raise ValueError(f"radius must reach from some source to some target point; it is {radius}, below {nearest:g}")
-    return jnp.where(nearest <= radius, largest, jnp.nan)
-
-
-@jax.jit
-def _largest_within(
-    source: Array, target: Array, source_votes: Array, target_votes: Array, radius: Array
-) -> tuple[Array, Array]:
-    """The largest move of a voter within the radius, and the smallest distance."""
-
-    # Without the checkpoint, every row's [m_t, n] moves would be kept for the backward pass.
-    @jax.checkpoint
-    def row(point: tuple[Array, Array]) -> tuple[Array, Array]:
-        x, votes = point
-        # A root's derivative at 0 is infinite, and which points are near has no derivative that counts.
-        distance = jnp.sqrt(jnp.sum(jax.lax.stop_gradient(x - target) ** 2, axis=-1))
-        move = jnp.where((distance <= radius)[:, None], jnp.abs(votes - target_votes), 0.0)
-        return jnp.max(move), jnp.min(distance)
-
-    moves, distances = jax.lax.map(row, (source, source_votes))
-    return jnp.max(moves), jnp.min(distances)
 
 
 def _sizes(weights: ArrayLike) -> Array:
@@ -183,9 +127,8 @@ def disagreement_deviation_terms(
     return DisagreementDeviation(value, move**2 + 2 * move * size, eps * (1 + 2 * size), holds)
 
 
-def disagreement_deviation_bound(
-    eps_h: ArrayLike, target_votes: ArrayLike, weights: ArrayLike, *, sample_weights: ArrayLike | None = None
-) -> Array:
+@takes_arguments_of(disagreement_deviation_terms)
+def disagreement_deviation_bound(terms: DisagreementDeviation) -> Array:
     """How far the voters' disagreements on the two sides of a matching can be apart (section 3.3).
 
     dis_Q(S, T) <= eps_H (1 + 2 E |M(x_t)|), if eps_H <= 1 and sum_j |w_j| <= 1; elsewhere, with
@@ -200,7 +143,7 @@ def disagreement_deviation_bound(
       >>> print(disagreement_deviation_bound(0.5, np.array([[-0.5], [0.0]]), np.array([1.0])))
       0.75
     """
-    return disagreement_deviation_terms(eps_h, target_votes, weights, sample_weights=sample_weights).value
+    return terms.value
 
 
 class Smoothness(NamedTuple):

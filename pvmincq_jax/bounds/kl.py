@@ -193,7 +193,9 @@ def _kl_inverse_jvp(primals: tuple[Array, Array], tangents: tuple[Array, Array])
     return p, by_q * q_dot + by_budget * budget_dot
 
 
-def worst_c_bound(disagreement: Array, joint_error: Array, budget: Array) -> Array:
+@jax.custom_jvp
+@jax.jit
+def worst_pair(disagreement: Array, joint_error: Array, budget: Array) -> tuple[Array, Array, tuple[Array, ...], Array]:
     """The largest C-bound of a pair within the budget of the sample's; 1 if one reaches a Gibbs risk of 1/2.
 
     This is a convex problem. With s = 1 - 2e - d and v = 1 - 2d, the C-bound is 1 - s^2 / v. A vote can have (d, e) iff
@@ -212,16 +214,9 @@ def worst_c_bound(disagreement: Array, joint_error: Array, budget: Array) -> Arr
 
     and p_S,i / p_i = (nu - l_i) / scale. It is monotone as the theory says: in the Gibbs risk at a fixed d_S by
     nu > nu - 4, in d_S at a fixed Gibbs risk by (nu - 2 + 2a)^2 > nu (nu - 4).
+
+    Returns: the worst C-bound, its slope a, the gaps nu - l_i of (d, e, the rest), and the scale.
     """
-    return _worst_pair(disagreement, joint_error, budget)[0]
-
-
-@jax.custom_jvp
-@jax.jit
-def _worst_pair(
-    disagreement: Array, joint_error: Array, budget: Array
-) -> tuple[Array, Array, tuple[Array, ...], Array]:
-    """The worst C-bound, its slope a, the gaps nu - l_i of (d, e, the rest), and the scale."""
     sample = disagreement, joint_error, jnp.maximum(1 - disagreement - joint_error, 0.0)
     # Exponents of nu - 4 between which the budget is always spent, to the limits of the dtype.
     lowest = jnp.full_like(budget, jnp.log(jnp.finfo(budget.dtype).tiny) / 2)
@@ -264,10 +259,10 @@ def _worst_pair(
     return jnp.clip(1 - ratio**2, 0.0, 1.0), slope, gaps, scale
 
 
-@_worst_pair.defjvp
+@worst_pair.defjvp
 def _worst_pair_jvp(primals: tuple[Array, ...], tangents: tuple[Array, ...]) -> tuple[Any, Any]:
     disagreement_dot, joint_dot, budget_dot = tangents
-    out = value, slope, (w_d, w_e, w_0), scale = _worst_pair(*primals)
+    out = value, slope, (w_d, w_e, w_0), scale = worst_pair(*primals)
     # log(p_S,i / p_i) up to a constant, which the tangents' sum of 0 cancels.
     spent = (jnp.log(w_d) - jnp.log(w_0)) * disagreement_dot + (jnp.log(w_e) - jnp.log(w_0)) * joint_dot
     rate = jnp.where(value < 1, slope * scale, 0.0)

@@ -1,12 +1,12 @@
 """Section 2: voters, the C-bound, and MinCq. One function for each equation, which works under jit, vmap and grad;
-`centers`, `classes` and small samples (`factor`) are host code.
+`centers`, small samples (`factor`) and labels of several classes (`mincq`) are host code.
 
 - `voters`, `families`, `centers`: h_j(x), the voters as functions of arrays, families of them as values, and the points
   that they sit on
-- `classes`: more than two classes, each against the rest
 - `cbound`: equation 1, theorem 2 and equation 4: margins, moments, risks, disagreement
 - `factor`: the low-rank factor of a vote matrix, shared by every MinCq over the same voters; small samples with the
   moments of a larger one; factorisations under vmap
 - `qp`, `interior_point`: the box-constrained quadratic program, by jaxopt or by an interior-point method
-- `mincq`, `program`: Algorithm 1, equations 5 to 7: its face and checks, and the program on checked arrays (`learn`)
+- `mincq`, `program`: Algorithm 1, equations 5 to 7: its face and checks, and the program on checked arrays (`learn`);
+  more than two classes, each against the rest
 """

@@ -19,15 +19,9 @@ from pvmincq_jax._checks import check_finite, check_labels, check_length, check_
 from pvmincq_jax._types import Array, ArrayLike
 
 __all__ = [
-    "c_bound",
-    "domain_disagreement",
-    "expected_disagreement",
-    "first_moment",
-    "gibbs_risk",
-    "second_moment",
-    "vote_margin",
-    "vote_risk",
-]
+    "c_bound", "domain_disagreement", "expected_disagreement", "first_moment", "gibbs_risk", "second_moment",
+    "vote_margin", "vote_risk",
+]  # fmt: skip
 
 # Of the points of a sample; None for equal ones.
 Weights = ArrayLike | None

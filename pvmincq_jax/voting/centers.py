@@ -1,6 +1,5 @@
 """Where voters sit: on the points learnt from, or on some that stand for all of them."""
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -23,15 +22,6 @@ MOST_VOTERS = 300
 def one_per_point(family: Any) -> bool:
     """Whether the family is to have a voter on each point of a sample."""
     return bool(getattr(family, "one_per_point", False))
-
-
-def place_family(family: Any, points: np.ndarray) -> tuple[Any, int]:
-    """The family on points ``[m, d]``, if it sits on any, and the number of its voters."""
-    placed = family.on(points) if hasattr(family, "on") else family
-    count = read_votes(placed, points[:1]).shape[1]
-    if one_per_point(family) and count != len(points):
-        raise ValueError(f"voters must have one voter on each of {len(points)} points, as they say; they have {count}")
-    return placed, count
 
 
 class Centers(NamedTuple):
@@ -88,21 +78,31 @@ class PlacedVoters(NamedTuple):
     mask: Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
+def _place(families: Sequence[Any], centers: Centers, points: np.ndarray) -> list[PlacedVoters]:
+    """Families with one voter per point on the centers, and others, which see all points, with all their voters."""
+
+    def place(family: Any) -> PlacedVoters:
+        places = centers.points if one_per_point(family) else points
+        placed = family.on(places) if hasattr(family, "on") else family
+        count = read_votes(placed, places[:1]).shape[1]
+        if not one_per_point(family):
+            return PlacedVoters(placed, lambda *_: np.ones(count, bool))
+        if count != len(places):
+            raise ValueError(
+                f"voters must have one voter on each of {len(places)} points, as they say; they have {count}"
+            )
+        return PlacedVoters(placed, centers.mask)
+
+    return list(map(place, families))
+
+
 def place_voters(
     families: Sequence[Any], source: np.ndarray, target: np.ndarray, centers: CenterKind, most: int, seed: int
 ) -> list[PlacedVoters]:
     """Families on the points of `draw_centers` if they have one voter per point; others see all points."""
-
-    @functools.cache
-    def draw(limit: int | None) -> Centers:
-        return draw_centers(source, target, centers, limit, seed)
-
-    def place(family: Any) -> PlacedVoters:
-        drawn = draw(most if one_per_point(family) else None)
-        on_points, count = place_family(family, drawn.points)
-        return PlacedVoters(on_points, drawn.mask if one_per_point(family) else lambda *_: np.ones(count, bool))
-
-    return list(map(place, families))
+    limits = most if any(map(one_per_point, families)) else None, None
+    drawn, every = (draw_centers(source, target, centers, limit, seed) for limit in limits)
+    return _place(families, drawn, every.points)
 
 
 def place_on_moved(
@@ -112,18 +112,15 @@ def place_on_moved(
 
     Of more points than ``most``, so many of the matched ones, whose weight is above 0, stand for all of them.
     """
-    matched = weights > 0
-    # Points that have all moved to one place tell nothing of where thresholds should be.
-    seen = moved if np.any(np.ptp(moved, axis=0) > 0) else source
+    matched, rows = weights > 0, np.arange(len(moved))
     if len(moved) > check_count("most_voters", most, 1):
         rows = np.flatnonzero(matched if np.any(matched) else ~matched)
         rows = rows[spread_rows(moved[rows], most, seed)]
-        moved, matched = moved[rows], matched[rows]
-    placed = []
-    for family in families:
-        on_points, count = place_family(family, moved if one_per_point(family) else seen)
-        placed.append((on_points, matched if one_per_point(family) else np.ones(count, bool)))
-    return placed
+    nobody = np.zeros(0, int)
+    # Points that have all moved to one place tell nothing of where thresholds should be.
+    seen = moved if np.any(np.ptp(moved, axis=0) > 0) else source
+    placed = _place(families, Centers(moved[rows], nobody, rows), seen)
+    return [(one.family, one.mask(nobody, matched)) for one in placed]
 
 
 def stack_masks(masks: Sequence[np.ndarray]) -> np.ndarray:

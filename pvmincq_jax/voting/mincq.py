@@ -6,6 +6,17 @@ With w_j = 2 Q_j - 1/n the linear terms of the paper's program cancel, and it be
 
 where M is the voters' second-moment matrix and m their margins. ``votes @ w`` is the expected vote under the
 posterior over the voters and their complements (h_j with mass Q_j, -h_j with mass 1/n - Q_j).
+
+Of more than two classes there is a vote of each class against the rest, and the class whose vote is the largest is the
+prediction; the functions for it, from `one_against_rest` on, are host code. Labels of c classes are c rows of labels in
+{-1, +1}, and each row is a problem of its own. Votes, matchings and moved points do not depend on the labels: the
+classes share them.
+
+In each row the class weighs as much as all others together: else the rest would outvote each of ten equal classes.
+The vote of a class is divided by its first moment mu_c, so that all votes have one scale, and the largest is the
+prediction. By how much a class is ahead of the best other one is above 0 exactly where it is predicted, and so stands
+for a vote of two classes, this one and the rest, wherever a grid is judged: a point whose prediction is wrong is wrong
+for two classes, so that half the sum of these risks is the risk of the prediction.
 """
 
 import functools
@@ -15,15 +26,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pvmincq_jax._checks import (
-    check_finite,
-    check_labels,
-    check_length,
-    check_points,
-    check_rank,
-    check_sample_weights,
-    is_traced,
-)
+from pvmincq_jax import _checks
+from pvmincq_jax._checks import is_traced
 from pvmincq_jax._types import Array, ArrayLike, Status
 from pvmincq_jax.voting.factor import VoteFactor, floating_dtype, is_compiling, leading_rank, vote_factor
 from pvmincq_jax.voting.program import ROUNDING, SMALL_MARGIN, MinCqSolution, Solver, solve_mincq, voter_margins
@@ -55,12 +59,12 @@ def _check(
     votes: ArrayLike, labels: ArrayLike, sample_weights: ArrayLike | None, voter_mask: ArrayLike | None
 ) -> tuple[Array, ...]:
     """Raises on what can be seen before tracing; returns votes and labels in one floating dtype."""
-    check_points("votes", votes)
+    _checks.check_points("votes", votes)
     count, voters = np.shape(votes)
-    check_labels("labels", labels, count, soft=True, sample_weights=sample_weights)
-    check_sample_weights("sample_weights", sample_weights, count)
+    _checks.check_labels("labels", labels, count, soft=True, sample_weights=sample_weights)
+    _checks.check_sample_weights("sample_weights", sample_weights, count)
     if voter_mask is not None:
-        check_length("voter_mask", voter_mask, voters, "voter")
+        _checks.check_length("voter_mask", voter_mask, voters, "voter")
         if not is_traced(voter_mask) and not np.any(np.asarray(voter_mask)):
             raise ValueError("voter_mask leaves out every voter")
     # What is concrete stays with NumPy: inside jit, JAX would make it traced, and the votes' rank unknown.
@@ -128,8 +132,8 @@ def mincq(
       ['0.293', '0.205']
     """
     votes, labels = _check(votes, labels, sample_weights, voter_mask)
-    check_rank("margin", margin, 0)
-    check_finite("margin", margin)
+    _checks.check_rank("margin", margin, 0)
+    _checks.check_finite("margin", margin)
     if solver not in get_args(Solver):
         raise ValueError(f"solver must be 'interior_point' or 'jaxopt'; it is {solver!r}")
     largest = 0.0
@@ -164,3 +168,77 @@ def mincq(
     # With all numbers at hand, a second program is compiled only where it is needed.
     solution = solve(steps="quick")
     return solve(steps="sure") if solution.status == Status.MAX_ITERATIONS else solution
+
+
+def one_against_rest(numbers: np.ndarray, count: int) -> np.ndarray:
+    """Labels of each class against the rest ``[c, m]`` in {-1, +1}, from class numbers ``[m]``.
+
+    Example:
+      >>> one_against_rest(np.array([0, 2, 1]), 3)
+      array([[ 1., -1., -1.],
+             [-1., -1.,  1.],
+             [-1.,  1., -1.]])
+    """
+    return np.where(numbers == np.arange(count)[:, None], 1.0, -1.0)
+
+
+def class_numbers(labels: np.ndarray) -> np.ndarray:
+    """What tells the classes apart ``[m]``: labels of two classes themselves, or the number of the row that has +1.
+
+    Example:
+      >>> class_numbers(np.array([1.0, -1.0])), class_numbers(np.array([[1.0, -1.0], [-1.0, -1.0], [-1.0, 1.0]]))
+      (array([ 1., -1.]), array([0, 2]))
+    """
+    return labels if labels.ndim == 1 else np.argmax(labels, axis=0)
+
+
+def mean_weights(labels: np.ndarray, weights: np.ndarray | float) -> np.ndarray:
+    """The mean weight of the points of each class, and of all others, from labels ``[c, m]``: ``[2, c, 1]``.
+
+    Example:
+      >>> mean_weights(np.array([[1.0, -1.0, -1.0]]), np.array([1.0, 2.0, 4.0])).ravel()
+      array([1., 3.])
+    """
+    sides = np.stack([labels > 0, labels <= 0])
+    return np.sum(sides * weights, axis=-1, keepdims=True) / np.sum(sides, axis=-1, keepdims=True)
+
+
+def balance_classes(labels: np.ndarray, weights: np.ndarray, sides: Any = (1.0, 1.0)) -> tuple[np.ndarray, np.ndarray]:
+    """Labels and weights under which both sides of each row are equally heavy, or as the ``sides`` of `mean_weights`.
+
+    With p = (1 + l) / 2 the share of the class in a label and P its mean, the point is of the class with weight
+    w p / P / 2 and of the rest with w (1 - p) / (1 - P) / 2. The new weight is the sum of the two, the new label their
+    difference over the sum, both ``[..., m]``. Where one side is empty, the other is all there is.
+
+    Example:
+      >>> labels, weights = balance_classes(np.array([1.0, -1.0, -1.0, 0.0]), np.array([1.0, 1.0, 1.0, 0.0]))
+      >>> labels, weights
+      (array([ 1., -1., -1.,  0.]), array([1.5 , 0.75, 0.75, 0.  ]))
+    """
+    masses = weights * (1 + labels) / 2, weights * (1 - labels) / 2
+    total = np.sum(weights, axis=-1, keepdims=True)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        members, rest = (
+            np.nan_to_num(mass * total / np.sum(mass, axis=-1, keepdims=True)) / 2 * heavy
+            for mass, heavy in zip(masses, sides)
+        )
+        return np.where(members + rest > 0, (members - rest) / (members + rest), 0.0), members + rest
+
+
+def ahead(values: np.ndarray) -> np.ndarray:
+    """How far each class is ahead of the best other one ``[c, ...]``: above 0 for the largest vote, below 0 for others.
+
+    Of equal votes the first class has the largest, as in a prediction. NaN for all classes where one is not a number.
+
+    Example:
+      >>> ahead(np.array([[0.5, 0.0], [0.2, -0.5], [-0.4, -0.1]]))
+      array([[ 0.3,  0.1],
+             [-0.3, -0.5],
+             [-0.9, -0.1]])
+    """
+    second, best = np.partition(values, len(values) - 2, axis=0)[-2:]
+    largest = np.arange(len(values)).reshape(-1, *[1] * (values.ndim - 1)) == np.argmax(values, axis=0)
+    least = np.finfo(values.dtype).tiny
+    # Smallest numbers in place of 0: there is a prediction where votes are equal, too.
+    lead = np.where(largest, np.maximum(best - second, least), np.minimum(values - best, -least))
+    return np.where(np.any(np.isnan(values), axis=0), np.nan, lead)

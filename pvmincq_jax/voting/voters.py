@@ -10,31 +10,15 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from pvmincq_jax._checks import (
-    check_count,
-    check_finite,
-    check_length,
-    check_points,
-    check_positive,
-    check_rank,
-    check_same_dimension,
-    is_traced,
-    on_device,
-)
+from pvmincq_jax import _checks
 from pvmincq_jax._distances import squared_distances
 from pvmincq_jax._samples import canonical_order
 from pvmincq_jax._types import Array, ArrayLike
 
 __all__ = [
-    "GaussianVoters",
-    "OutputVoters",
-    "StumpVoters",
-    "classifier_votes",
-    "default_gammas",
-    "rbf_votes",
-    "stump_thresholds",
-    "stump_votes",
-]
+    "GaussianVoters", "OutputVoters", "StumpVoters", "classifier_votes", "default_gammas", "rbf_votes",
+    "stump_thresholds", "stump_votes",
+]  # fmt: skip
 
 # In units of one over the median squared distance within the target.
 GAMMA_MULTIPLES = (0.5, 2.0, 8.0)
@@ -63,9 +47,9 @@ def rbf_votes(x: ArrayLike, centers: ArrayLike, gamma: ArrayLike) -> Array:
       [[1.   ]
        [0.135]]
     """
-    check_points("x", x)
-    check_points("centers", centers)
-    check_positive("gamma", gamma)
+    _checks.check_points("x", x)
+    _checks.check_points("centers", centers)
+    _checks.check_positive("gamma", gamma)
     if np.ndim(gamma) > 1 or (np.ndim(gamma) == 1 and np.shape(gamma)[0] != np.shape(centers)[0]):
         raise ValueError(f"gamma must be a scalar or have one entry per centre; its shape is {np.shape(gamma)}")
     return jnp.asarray(gaussian_votes(x, centers, gamma))
@@ -73,9 +57,9 @@ def rbf_votes(x: ArrayLike, centers: ArrayLike, gamma: ArrayLike) -> Array:
 
 def gaussian_votes(x: Any, centers: Any, gamma: Any) -> Any:
     """`rbf_votes` on finite points: in JAX where something is on a device, else in NumPy, in the points' precision."""
-    check_same_dimension("x", x, "centers", centers)
+    _checks.check_same_dimension("x", x, "centers", centers)
     square = squared_distances(x, centers)
-    if not on_device(square, gamma):
+    if not _checks.on_device(square, gamma):
         factor = np.asarray(gamma, square.dtype)
         # In place: there may be a million points.
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
@@ -101,7 +85,7 @@ def default_gammas(target: ArrayLike) -> np.ndarray:
       >>> default_gammas(np.array([[0.0], [2.0]]))
       array([0.125, 0.5  , 2.   ])
     """
-    check_points("target", target)
+    _checks.check_points("target", target)
     points = np.asarray(target, float)
     # Medians settle long before all pairs are looked at; canonical rows keep the choice blind to their order.
     points = points[canonical_order(points)]
@@ -144,7 +128,7 @@ class GaussianVoters(NamedTuple):
     @classmethod
     def at(cls, gamma: float) -> "GaussianVoters":
         """Kernels of this gamma, to be placed on a sample."""
-        check_positive("gamma", gamma)
+        _checks.check_positive("gamma", gamma)
         return cls(None, gamma)
 
     @property
@@ -181,18 +165,18 @@ def stump_votes(x: ArrayLike, features: ArrayLike, thresholds: ArrayLike) -> Arr
       [[-1.  1.]
        [ 1. -1.]]
     """
-    check_points("x", x)
-    check_rank("features", features, 1)
-    check_length("thresholds", thresholds, np.shape(features)[0], "entry of features")
-    check_finite("thresholds", thresholds)
+    _checks.check_points("x", x)
+    _checks.check_rank("features", features, 1)
+    _checks.check_length("thresholds", thresholds, np.shape(features)[0], "entry of features")
+    _checks.check_finite("thresholds", thresholds)
     return jnp.asarray(sign_votes(x, features, thresholds))
 
 
 def sign_votes(x: Any, features: Any, thresholds: Any) -> Any:
     """`stump_votes` on finite points: in JAX where something is traced, else in NumPy."""
-    xp: Any = jnp if is_traced(x, features, thresholds) else np
+    xp: Any = jnp if _checks.is_traced(x, features, thresholds) else np
     x, last = xp.asarray(x), np.shape(x)[1] - 1
-    if not is_traced(features):
+    if not _checks.is_traced(features):
         index = np.asarray(features)
         if not np.issubdtype(index.dtype, np.integer) or np.any((index < 0) | (index > last)):
             raise ValueError(f"features must be integers in [0, {last}], columns of x; they are {index}")
@@ -216,8 +200,8 @@ def stump_thresholds(x: ArrayLike, per_feature: int = 10) -> tuple[np.ndarray, n
       >>> stump_thresholds(np.array([[0.0, 7.0], [1.0, 7.0], [3.0, 7.0]]))
       (array([0, 0]), array([0.5, 2. ]))
     """
-    check_points("x", x)
-    per_feature, points = check_count("per_feature", per_feature, 1), np.asarray(x)
+    _checks.check_points("x", x)
+    per_feature, points = _checks.check_count("per_feature", per_feature, 1), np.asarray(x)
     # In the points' own precision, so that no later rounding moves a threshold onto the next value.
     points = points if np.issubdtype(points.dtype, np.floating) else points.astype(float)
     thresholds = []
@@ -300,9 +284,9 @@ class OutputVoters(NamedTuple):
 
     def votes(self, x: ArrayLike) -> Any:
         """The outputs, checked."""
-        check_points("outputs", x)
-        check_positive("bound", self.bound)
-        if is_traced(x, self.bound):
+        _checks.check_points("outputs", x)
+        _checks.check_positive("bound", self.bound)
+        if _checks.is_traced(x, self.bound):
             return x
         largest = np.max(np.abs(np.asarray(x)))
         if largest > self.bound:
@@ -315,8 +299,8 @@ class OutputVoters(NamedTuple):
 
 def _points(x: ArrayLike, like: ArrayLike) -> ArrayLike:
     """Points, checked, in the precision of the family."""
-    check_points("x", x)
-    if is_traced(x, like):
+    _checks.check_points("x", x)
+    if _checks.is_traced(x, like):
         return x
     dtype = np.asarray(like).dtype
     return np.asarray(x, dtype if np.issubdtype(dtype, np.floating) else float)

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 
 import jax
-import jax.extend
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -14,7 +13,6 @@ import pvmincq_jax as pvm
 from pvmincq_jax.bounds.deviation import (
     Smoothness,
     disagreement_deviation_terms,
-    eps_h_within,
     moved_disagreement_bound,
     moved_gibbs_bound,
     moved_vote_bound,
@@ -215,42 +213,25 @@ def test_eps_h() -> None:
     distance = np.linalg.norm(source[:, None] - target, axis=-1)
     for radius in (0.3, 1.0, 10.0):
         near = distance <= radius
+        rows, columns = np.nonzero(near)
         expected = np.max(np.abs(source_votes[:, None] - target_votes)[near])
-        within = eps_h_within(source, target, source_votes, target_votes, radius)
-        assert float(within) == expected
-        assert float(jax.jit(eps_h_within)(source, target, source_votes, target_votes, radius)) == expected
-    with pytest.raises(ValueError, match=r"radius.*0\.\d+"):
-        eps_h_within(source, target, source_votes, target_votes, 1e-3)
-    assert np.isnan(jax.jit(eps_h_within)(source, target, source_votes, target_votes, 1e-3))
-    radii = jnp.array([0.3, 1.0, 1e-3])
-    lanes = jax.vmap(lambda r: eps_h_within(source, target, source_votes, target_votes, r))(radii)
-    np.testing.assert_array_equal(np.isnan(lanes), [False, False, True])
+        assert float(pvm.eps_h(source_votes[rows], target_votes[columns])) == expected
+        assert float(jax.jit(pvm.eps_h)(source_votes[rows], target_votes[columns])) == expected
+        pairs = pvm.match(source, target, radius)
+        assert pvm.eps_h(source_votes[pairs.source], target_votes[pairs.target]) <= expected
 
 
-def test_eps_h_within_gradient_and_memory() -> None:
+def test_eps_h_gradient() -> None:
     rng = np.random.default_rng(1)
     points = rng.normal(size=(7, 2))
+    rows, columns = np.nonzero(np.linalg.norm(points[:, None] - points - 0.5, axis=-1) <= 1)
 
     def of_gamma(gamma: jax.Array) -> jax.Array:
-        return eps_h_within(points, points + 0.5, pvm.rbf_votes(points, points, gamma),
-                                pvm.rbf_votes(points + 0.5, points, gamma), 1.0)  # fmt: skip
+        source_votes, target_votes = (pvm.rbf_votes(x, points, gamma) for x in (points, points + 0.5))
+        return pvm.eps_h(source_votes[rows], target_votes[columns])
 
     numeric = (of_gamma(1 + 1e-6) - of_gamma(1 - 1e-6)) / 2e-6
     assert float(jax.grad(of_gamma)(1.0)) == pytest.approx(float(numeric), rel=1e-6)
-    # No intermediate of the gradient is as large as [m_s, m_t, n].
-    m, n = 40, 30
-    x, votes = jnp.zeros((m, 2)), jnp.ones((m, n))
-    jaxpr = jax.make_jaxpr(jax.grad(lambda v: eps_h_within(x, x, v, votes, 1.0)))(votes)
-    largest = max(int(np.prod(size)) for size in _shapes(jaxpr.jaxpr))
-    assert largest < m * m * n
-
-
-def _shapes(jaxpr) -> Iterator[tuple[int, ...]]:
-    for equation in jaxpr.eqns:
-        for variable in equation.outvars:
-            yield variable.aval.shape
-        for inner in jax.extend.core.jaxprs_in_params(equation.params):
-            yield from _shapes(inner)
 
 
 def spread_of_pairs(target, source_index, target_index, pairs):
@@ -430,8 +411,6 @@ def test_float32() -> None:
         assert pvm.corollary1(votes, labels, labels, weights).dtype == np.float32
         assert pvm.eps_h(votes, votes).dtype == np.float32
         assert pvm.disagreement_deviation_bound(0.5, votes, weights).dtype == np.float32
-        assert eps_h_within(votes, votes, votes, votes, 1.0).dtype == np.float32
-        assert eps_h_within(votes.astype(int), votes, votes.astype(int), votes, 1.0) == 0.5
 
 
 ONES = np.ones((3, 2))
@@ -455,10 +434,6 @@ ONES = np.ones((3, 2))
         ("source_votes", lambda: pvm.eps_h(ONES, np.ones((2, 2)))),
         ("target_votes", lambda: pvm.eps_h(ONES, np.full((3, 2), np.nan))),
         ("pair_weights", lambda: pvm.eps_h(ONES, ONES, np.zeros(3))),
-        ("radius", lambda: eps_h_within(ONES, ONES, ONES, ONES, 0.0)),
-        ("source_votes", lambda: eps_h_within(ONES, ONES, np.ones((2, 2)), ONES, 1.0)),
-        ("target_votes", lambda: eps_h_within(ONES, ONES, ONES, np.ones((3, 1)), 1.0)),
-        ("source and target", lambda: eps_h_within(ONES, np.ones((3, 1)), ONES, ONES, 1.0)),
         ("eps_h", lambda: pvm.gibbs_deviation_bound(-0.1)),
         ("weights", lambda: pvm.gibbs_deviation_bound(0.1, np.array([np.nan]))),
         ("eps_h", lambda: pvm.disagreement_deviation_bound(np.nan, ONES, np.ones(2))),

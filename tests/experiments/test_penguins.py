@@ -92,6 +92,8 @@ def test_a_radius_that_reaches_nobody_is_never_chosen():
     assert first_best(scores) == 1
     with pytest.raises(ValueError, match=r"params\.radius leaves every point unmatched"):
         pv_svm.fit(source, labels, source + 20.0, grid[0])
+    with pytest.raises(ValueError, match=r"params\.radius leaves every point unmatched"):
+        pv_svm.fit_grid(source, labels, source + 20.0, grid[:1])
 
 
 def test_the_command(tmp_path, capsys, monkeypatch):

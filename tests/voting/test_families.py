@@ -12,7 +12,7 @@ from scipy.spatial.distance import cdist
 import pvmincq_jax as pvm
 from pvmincq_jax.datasets import moons_task
 from pvmincq_jax.estimators import MinCqClassifier, PVMinCqClassifier, PVTransportClassifier
-from pvmincq_jax.voting.centers import place_family
+from pvmincq_jax.voting.centers import place_voters
 from pvmincq_jax.voting.families import JoinedVoters, family_grid, one_family, read_votes
 from pvmincq_jax.voting.voters import OutputVoters
 
@@ -223,7 +223,7 @@ def test_votes_that_cannot_be_are_named(answer, sentence):
         (lambda: family_grid([Odd(1), Odd(2)], [2.0]), "gammas must be numbers of families, 0 to 1, .*it holds 2"),
         (lambda: one_family("rbf", None), "gamma must be a number, of which voters='rbf' makes a family; it is None"),
         (lambda: one_family([Odd(1), Odd(2)], None), "gamma must be the number of one of the 2 families in voters"),
-        (lambda: place_family(Pretender(), X), "voters must have one voter on each of 4 points"),
+        (lambda: place_voters([Pretender()], X, X, "source", 9, 0), "voters must have one voter on each of 4 points"),
         (lambda: pvm.GaussianVoters(None, 1.0).votes(X), "centers are None"),
         (lambda: pvm.StumpVoters().votes(X), "thresholds are None"),
         (
