@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pvmincq_jax._checks import check_count, check_task, read_samples
+from pvmincq_jax._checks import check_count, read_task
 from pvmincq_jax._distances import squared_distances
 from pvmincq_jax._types import ArrayLike
 
@@ -56,10 +56,8 @@ def canonical_order(points: np.ndarray, labels: np.ndarray | None = None) -> np.
 
 def prepare(source: ArrayLike, source_labels: ArrayLike, target: ArrayLike) -> Sample:
     """Checks a task and puts its rows into canonical order; labels may be numbers from 0 of more than two classes."""
-    source, source_labels, target = read_samples(source=source, source_labels=source_labels, target=target)
-    check_task(source, source_labels, target, classes=True)
-    source, target = np.asarray(source, dtype=float), np.asarray(target, dtype=float)
-    labels = np.asarray(source_labels, dtype=float)
+    task = read_task(source, source_labels, target, classes=True)
+    source, labels, target = (np.asarray(one, float) for one in task)
     source_order, target_order = canonical_order(source, labels), canonical_order(target)
     return Sample(source[source_order], labels[source_order], target[target_order], target_order)
 

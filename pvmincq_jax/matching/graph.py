@@ -6,8 +6,7 @@ import numpy as np
 from scipy.spatial import cKDTree
 
 from pvmincq_jax._checks import check_positive, read_samples
-from pvmincq_jax._types import ArrayLike
-from pvmincq_jax.matching.space import PAIR_BLOCK, Metric, Space, make_space
+from pvmincq_jax.matching.space import PAIR_BLOCK, Metric, Points, Space, make_space
 
 __all__ = ["RadiusGraph", "radius_graph"]
 
@@ -25,8 +24,8 @@ class RadiusGraph(NamedTuple):
       source_rows: ``[m_s]``, the row of each source vertex in the sample as it was given.
       target_rows: ``[m_t]``.
       radius: the largest distance of an edge.
-      nearest: the smallest distance of any pair if no pair is within the radius, else NaN; also NaN for a part of a
-        graph that holds no edge between the points of the part.
+      nearest: the smallest distance of any pair if no pair is within the radius, else NaN; in a part of a graph the
+        smallest that the graph knows of.
     """
 
     starts: np.ndarray
@@ -64,10 +63,8 @@ class RadiusGraph(NamedTuple):
         part = np.repeat(kept, np.diff(self.starts))
         edges = np.flatnonzero(part & (self.distances <= radius))
         starts = np.append(0, np.cumsum(np.diff(np.searchsorted(edges, self.starts))[kept]))
-        # Without any edge, only a whole graph knows its closest pair.
-        nearest = self.nearest if source_rows is None and not part.size else np.nan
-        if part.any() and not edges.size:
-            nearest = float(np.min(self.distances[part]))
+        # What is nearest is NaN in a graph with edges, and `fmin` takes the other number then.
+        nearest = np.nan if edges.size else float(np.fmin.reduce(self.distances[part], initial=self.nearest))
         ends = self.neighbours[edges], self.distances[edges]
         return RadiusGraph(starts, *ends, new_rows[kept], self.target_rows, float(radius), nearest)
 
@@ -125,9 +122,7 @@ def _tree_edges(space: Space, radius: float) -> tuple[np.ndarray, np.ndarray, np
     return rows[keep], columns[keep], lengths[keep]
 
 
-def radius_graph(
-    source: ArrayLike | None, target: ArrayLike | None, radius: float, *, metric: Metric = "euclidean"
-) -> RadiusGraph:
+def radius_graph(source: Points, target: Points, radius: float, *, metric: Metric = "euclidean") -> RadiusGraph:
     """The radius graph of two samples (step 1 of Algorithm 2), to be cut down and drawn from many times.
 
     Edges are the pairs with d(x_s, x_t) <= radius, the bound included.

@@ -16,12 +16,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.sparse import csc_array, csr_array
-from scipy.sparse.csgraph import connected_components, maximum_bipartite_matching, maximum_flow
+from scipy.sparse.csgraph import connected_components, dijkstra, maximum_bipartite_matching, maximum_flow
 
 from pvmincq_jax._checks import check_count
-from pvmincq_jax._types import ArrayLike
 from pvmincq_jax.matching.graph import RadiusGraph, space_graph
-from pvmincq_jax.matching.space import Metric, make_space
+from pvmincq_jax.matching.space import Metric, Points, make_space
 
 __all__ = ["ExpectedMatching", "Matching", "MatchingDraws", "draw_matchings", "match", "perturbed_variation"]
 
@@ -92,9 +91,7 @@ def pv_of(pairs: Any, source_size: int, target_size: int) -> Any:
     return ((source_size - pairs) / source_size + (target_size - pairs) / target_size) / 2
 
 
-def match(
-    source: ArrayLike | None, target: ArrayLike | None, radius: float, *, seed: int = 0, metric: Metric = "euclidean"
-) -> Matching:
+def match(source: Points, target: Points, radius: float, *, seed: int = 0, metric: Metric = "euclidean") -> Matching:
     """Draws a maximum matching between the points of two samples that are within the radius (Algorithm 2, step 2).
 
     The cardinality is exact for every input. Which maximum matching it is depends on the seed and on the points as
@@ -123,9 +120,7 @@ def match(
     return Matching(sources, targets, lengths, pv)
 
 
-def perturbed_variation(
-    source: ArrayLike | None, target: ArrayLike | None, radius: float, *, metric: Metric = "euclidean"
-) -> float:
+def perturbed_variation(source: Points, target: Points, radius: float, *, metric: Metric = "euclidean") -> float:
     """The empirical perturbed variation of two samples (Algorithm 2).
 
     PV = 1/2 (S_u / m_s + T_u / m_t), with S_u and T_u the numbers of points that a maximum matching of the radius
@@ -181,21 +176,15 @@ def draw_matchings(graph: RadiusGraph, draws: int, *, seed: int = 0) -> Matching
 
 
 def _is_deep(graph: RadiusGraph, by_target: csc_array | None) -> bool:
-    """Whether some point of a graph is more than a few steps away from one of its component's."""
+    """Whether some source point of a graph is more than a few steps away from the first one of its component."""
     sizes = graph.source_rows.size, graph.target_rows.size
     sources, targets = _edges(graph, by_target, np.random.default_rng(0))
-    ones = np.ones(len(sources), np.int32)
-    forward = csr_array((ones, (sources, targets)), shape=sizes)
-    backward = forward.T.tocsr()
-    whole = csr_array((ones, (sources, sizes[0] + targets)), shape=(sum(sizes),) * 2)
-    component = connected_components(whole, directed=False)[1][: sizes[0]]
-    frontier = np.zeros(sizes[0], bool)
-    frontier[np.unique(component, return_index=True)[1]] = True
-    seen = frontier
-    for _ in range(_SHALLOW):
-        frontier = (forward @ (backward @ frontier.astype(np.int32) > 0).astype(np.int32) > 0) & ~seen
-        seen = seen | frontier
-    return bool(np.any(frontier))
+    edges = csr_array((np.ones(len(sources), np.int32), (sources, sizes[0] + targets)), shape=(sum(sizes),) * 2)
+    component = connected_components(edges, directed=False)[1][: sizes[0]]
+    first = np.unique(component, return_index=True)[1]
+    hops = dijkstra(edges, directed=False, indices=first, unweighted=True, min_only=True)[: sizes[0]]
+    # A step from source to source is two edges.
+    return bool(np.max(hops) >= 2 * _SHALLOW)
 
 
 def _edges(

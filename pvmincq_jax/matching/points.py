@@ -20,11 +20,11 @@ from scipy.sparse import csr_array
 from pvmincq_jax._checks import check_count, check_not_negative, check_points
 from pvmincq_jax._distances import root, squared_distances
 from pvmincq_jax._samples import canonical_order
-from pvmincq_jax._types import Array, ArrayLike, RadiusUnit
-from pvmincq_jax.matching.curve import PV_LEVELS, grid_radii
+from pvmincq_jax._types import Array, ArrayLike
+from pvmincq_jax.matching.curve import PV_LEVELS, grid_radii, level_radii
 from pvmincq_jax.matching.graph import space_graph
 from pvmincq_jax.matching.matching import draw_matchings
-from pvmincq_jax.matching.space import Metric, make_space
+from pvmincq_jax.matching.space import Metric, Points, make_space
 
 __all__ = ["MatchedSpread", "SharedPoints", "class_rows", "even_rows", "matched_spread", "shared_points"]
 
@@ -118,11 +118,10 @@ class SharedPoints(NamedTuple):
 
 
 def shared_points(
-    source: ArrayLike | None,
-    target: ArrayLike | None,
+    source: Points,
+    target: Points,
     *,
     radii: ArrayLike | Sequence[float] | None = None,
-    radius_unit: RadiusUnit = "absolute",
     draws: int = 64,
     seed: int = 0,
     metric: Metric = "euclidean",
@@ -136,9 +135,8 @@ def shared_points(
 
     Args:
       source, target: ``[m_s, d]`` and ``[m_t, d]``.
-      radii: to draw at; None for those at ten levels of PV, from 0.6 to 0. At a radius that matches the whole
+      radii: to draw at, absolute; None for those at ten levels of PV, from 0.6 to 0. At a radius that matches the whole
         source every frequency is 1 and the ranking does not change.
-      radius_unit: how to read ``radii``, see `pvmincq_jax.grid_radii`.
       draws: matchings per radius.
       seed: of the matchings.
       metric: see `pvmincq_jax.match`.
@@ -153,8 +151,7 @@ def shared_points(
     """
     space = make_space(source, target, metric)
     size = space.source_rows.size
-    unit, values = ("pv", PV_LEVELS) if radii is None else (radius_unit, radii)
-    absolute = grid_radii(source, target, values, unit, metric)  # type: ignore[arg-type]
+    absolute = level_radii(space, PV_LEVELS) if radii is None else grid_radii(source, target, radii, "absolute", metric)
     graph = space_graph(space, float(absolute.max()))
     drawn = [draw_matchings(graph.within(float(radius)), draws, seed=seed) for radius in absolute]
     pairs = [one.expected for one in drawn]

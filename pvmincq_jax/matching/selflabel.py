@@ -8,7 +8,7 @@ from pvmincq_jax._checks import check_count, check_labels, read_samples
 from pvmincq_jax._types import ArrayLike
 from pvmincq_jax.matching.graph import check_reach, space_graph
 from pvmincq_jax.matching.matching import ExpectedMatching, MatchingDraws, draw_matchings
-from pvmincq_jax.matching.space import Metric, Precomputed, make_space
+from pvmincq_jax.matching.space import Metric, Points, Precomputed, make_space
 
 __all__ = ["SelfLabels", "carry_labels", "nn_self_label", "self_label"]
 
@@ -58,9 +58,9 @@ def carry_labels(draws: MatchingDraws, source_labels: ArrayLike) -> SelfLabels:
 
 
 def self_label(
-    source: ArrayLike | None,
+    source: Points,
     source_labels: ArrayLike,
-    target: ArrayLike | None,
+    target: Points,
     radius: float,
     *,
     draws: int = 1,
@@ -99,22 +99,15 @@ def self_label(
 
 
 def nn_self_label(
-    source: ArrayLike | None,
-    source_labels: ArrayLike,
-    target: ArrayLike | None,
-    k: int,
-    *,
-    soft: bool = False,
-    metric: Metric = "euclidean",
+    source: Points, source_labels: ArrayLike, target: Points, k: int, *, metric: Metric = "euclidean"
 ) -> SelfLabels:
-    """Labels every target point by its k nearest source points, the self-labelling of NN-MinCq (section 4).
+    """Labels every target point by the majority of its k nearest source points, as NN-MinCq does (section 4).
 
     Source points that tie for the last places share them equally, so the order of the rows does not matter.
 
     Args:
       source, source_labels, target: ``[m_s, d]``, ``[m_s]`` in {-1, +1}, and ``[m_t, d]``.
       k: from 1 to m_s.
-      soft: False for the majority of the k labels, as a k-NN classifier; True for their mean, in [-1, 1].
       metric: see `pvmincq_jax.match`.
 
     Returns:
@@ -145,7 +138,5 @@ def nn_self_label(
     source_row, target_row, weight = source_row[order], target_row[order], weight[order]
     mean = np.bincount(target_row, weight * labels[source_row], minlength=space.target_rows.size)
     # Shares of ties do not add up exactly: what is left of a balanced vote is rounding.
-    mean = np.where(np.abs(mean) < 1e-12, 0.0, np.clip(mean, -1, 1))
-    decided = np.ones(mean.size) if soft else np.abs(np.sign(mean))
-    expected = ExpectedMatching(source_row, target_row, weight)
-    return SelfLabels(mean if soft else np.sign(mean), decided, float("nan"), expected)
+    majority = np.where(np.abs(mean) < 1e-12, 0.0, np.sign(mean))
+    return SelfLabels(majority, np.abs(majority), np.nan, ExpectedMatching(source_row, target_row, weight))

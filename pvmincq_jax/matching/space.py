@@ -40,6 +40,8 @@ class Precomputed(NamedTuple):
     distances: ArrayLike
 
 
+# A sample; None beside `Precomputed` distances alone.
+Points = ArrayLike | None
 Metric = str | float | np.ndarray | Callable[[np.ndarray, np.ndarray], float] | Precomputed
 
 
@@ -164,9 +166,7 @@ def _canonical_matrix_order(ranks: np.ndarray, ties: np.ndarray | None) -> tuple
     return np.argsort(row_class, kind="stable"), np.argsort(column_class, kind="stable")
 
 
-def _matrix_space(
-    source: ArrayLike | None, target: ArrayLike | None, metric: Precomputed, ties: np.ndarray | None
-) -> Space:
+def _matrix_space(source: Points, target: Points, metric: Precomputed, ties: np.ndarray | None) -> Space:
     (matrix,) = read_samples(**{"metric.distances": metric.distances})
     check_points("metric.distances", matrix)
     for name, points, size in zip(("source", "target"), (source, target), matrix.shape):
@@ -180,9 +180,7 @@ def _matrix_space(
     return Space(*features, 2.0, matrix[np.ix_(rows, columns)], rows, columns)
 
 
-def make_space(
-    source: ArrayLike | None, target: ArrayLike | None, metric: Metric = "euclidean", ties: np.ndarray | None = None
-) -> Space:
+def make_space(source: Points, target: Points, metric: Metric = "euclidean", ties: np.ndarray | None = None) -> Space:
     """Checks two samples and a metric, and puts the points in the order that their coordinates decide.
 
     Ties ``[m_s]`` are what else tells coinciding source points apart: their labels.
