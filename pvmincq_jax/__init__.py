@@ -43,8 +43,7 @@ from pvmincq_jax.voting.mincq import MinCqSolution, max_margin, mincq
 from pvmincq_jax.matching.space import Precomputed
 from pvmincq_jax.matching.matching import Matching, draw_matchings, match, perturbed_variation
 from pvmincq_jax.matching.curve import bottleneck_radius, grid_radii, pv_curve
-from pvmincq_jax.matching.selflabel import SelfLabels, carry_labels, nn_self_label, self_label
-from pvmincq_jax.matching.points import shared_points
+from pvmincq_jax.matching.selflabel import SelfLabels, carry_labels, nn_self_label, self_label, shared_points
 from pvmincq_jax.matching.soft import sinkhorn_matching, sinkhorn_transport, soft_matching, soft_pv
 from pvmincq_jax.adaptation.sweeps import Sweep, values_at
 from pvmincq_jax.adaptation.model import PVMinCq, decision, load_model, model_at, predict, save_model

@@ -23,7 +23,7 @@ import numpy as np
 from pvmincq_jax._checks import check_count, check_not_negative, check_points, check_positive, check_rank, check_samples
 from pvmincq_jax._distances import root, squared_distances
 from pvmincq_jax._types import Array, ArrayLike
-from pvmincq_jax.matching.points import MatchedSpread, matched_spread
+from pvmincq_jax.matching.selflabel import MatchedSpread, matched_spread
 
 __all__ = [
     "SinkhornMatching",
