@@ -108,20 +108,17 @@ def spread_rows(points: np.ndarray, most: int, seed: int) -> np.ndarray:
     order = canonical_order(points)
     places = points[order]
     rng = np.random.default_rng(seed)
-    chosen = [int(rng.integers(len(places)))]
+    chosen, nearest = [int(rng.integers(len(places)))], np.full(len(places), np.inf)
     # All distances at once are a product of matrices; of many points, they are taken as they are needed.
     between = squared_distances(places, places) if len(places) <= _FEW else None
-
-    def from_last() -> np.ndarray:
+    while True:
         last = chosen[-1:]
-        return (squared_distances(places, places[last]) if between is None else between[:, last])[:, 0]
-
-    nearest = from_last()
-    while len(chosen) < most and np.any(nearest > 0):
+        from_last = squared_distances(places, places[last]) if between is None else between[:, last]
+        nearest = np.minimum(nearest, from_last[:, 0])
+        if len(chosen) == most or not np.any(nearest > 0):
+            return order[chosen]
         up_to = np.cumsum(nearest / np.max(nearest))
         chosen.append(int(np.searchsorted(up_to, rng.random() * up_to[-1], side="right")))
-        nearest = np.minimum(nearest, from_last())
-    return order[chosen]
 
 
 def part_rows(points: np.ndarray, most: int, seed: int, labels: np.ndarray | None = None) -> np.ndarray:
