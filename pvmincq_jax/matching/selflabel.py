@@ -15,6 +15,7 @@ from scipy.sparse import csr_array
 
 from pvmincq_jax._checks import check_count, check_labels, check_not_negative, check_points, read_samples
 from pvmincq_jax._distances import root, squared_distances
+from pvmincq_jax._samples import canonical_order
 from pvmincq_jax._types import Array, ArrayLike
 from pvmincq_jax.matching.curve import PV_LEVELS, grid_radii, level_radii
 from pvmincq_jax.matching.graph import check_reach, space_graph
@@ -290,9 +291,9 @@ def shared_points(
     pairs = [one.expected for one in drawn]
     # Shares of a few draws do not add up exactly.
     frequency = np.minimum([np.bincount(one.source, one.weights, minlength=size) for one in pairs], 1.0)
-    vertices = np.argsort(space.source_rows)
-    nearest = np.concatenate([block.min(axis=1) for _, block in space.blocks()])[vertices]
+    nearest = np.concatenate([block.min(axis=1) for _, block in space.blocks()])[np.argsort(space.source_rows)]
     # Shares are multiples of 1 / draws: what differs by less than rounding is equal.
     score: np.ndarray = np.round(frequency.mean(axis=0), 12)
-    ranking = np.lexsort((vertices, nearest, -score))
+    place = canonical_order(np.asarray(source)) if source is not None else space.source_rows
+    ranking = np.lexsort((np.argsort(place), nearest, -score))
     return SharedPoints(absolute, np.array([one.pv for one in drawn]), frequency, nearest, score, ranking)
