@@ -36,22 +36,14 @@ from pvmincq_jax._types import Status
 from pvmincq_jax.voting.voters import classifier_votes, default_gammas, rbf_votes, stump_thresholds, stump_votes
 from pvmincq_jax.voting.voters import GaussianVoters, StumpVoters
 from pvmincq_jax.voting.families import FunctionVoters, Voters
-from pvmincq_jax.voting.cbound import (
-    c_bound,
-    domain_disagreement,
-    first_moment,
-    gibbs_risk,
-    second_moment,
-    vote_margin,
-    vote_risk,
-)
+from pvmincq_jax.voting.cbound import c_bound, domain_disagreement, gibbs_risk, vote_risk
+from pvmincq_jax.voting.cbound import first_moment, second_moment, vote_margin
 from pvmincq_jax.voting.factor import vote_factor
 from pvmincq_jax.voting.mincq import MinCqSolution, max_margin, mincq
 from pvmincq_jax.matching.space import Precomputed
 from pvmincq_jax.matching.matching import Matching, draw_matchings, match, perturbed_variation
 from pvmincq_jax.matching.curve import bottleneck_radius, grid_radii, pv_curve
-from pvmincq_jax.matching.selflabel import SelfLabels, carry_labels, nn_self_label, self_label
-from pvmincq_jax.matching.points import shared_points
+from pvmincq_jax.matching.selflabel import SelfLabels, carry_labels, nn_self_label, self_label, shared_points
 from pvmincq_jax.matching.soft import sinkhorn_matching, sinkhorn_transport, soft_matching, soft_pv
 from pvmincq_jax.adaptation.sweeps import Sweep, values_at
 from pvmincq_jax.adaptation.model import PVMinCq, decision, load_model, model_at, predict, save_model
@@ -59,15 +51,8 @@ from pvmincq_jax.adaptation.label import pv_mincq, sweep
 from pvmincq_jax.adaptation.transport import Transport, identity_transport, match_moments, move, pv_transport
 from pvmincq_jax.adaptation.transport_sweeps import pv_transport_mincq, transport_sweep
 from pvmincq_jax.adaptation.choice import Choice, choose, committee
-from pvmincq_jax.adaptation.criteria import (
-    class_ratio_gap,
-    label_criterion,
-    neighbour_disagreement,
-    rs,
-    rs_pv,
-    rs_pv_cbound,
-    rs_pv_risk,
-)
+from pvmincq_jax.adaptation.criteria import class_ratio_gap, label_criterion, neighbour_disagreement
+from pvmincq_jax.adaptation.criteria import rs, rs_pv, rs_pv_cbound, rs_pv_risk
 from pvmincq_jax.adaptation.transport_criteria import transport_criterion
 from pvmincq_jax.adaptation.validate import ValidatedFit, fit_mincq_validated, fit_transport_validated, fit_validated
 from pvmincq_jax.adaptation.views import adapt_votes, fit_views_validated, fit_votes_validated, pv_mincq_views
@@ -75,15 +60,8 @@ from pvmincq_jax.adaptation.shift import LabelShift, Shift, detect_shift, label_
 from pvmincq_jax.adaptation.distance import LearnedMap, LinearMap, apply_map, learn_map
 from pvmincq_jax.bounds.domain import corollary1, joint_error, theorem1
 from pvmincq_jax.bounds.deviation import disagreement_deviation_bound, eps_h, gibbs_deviation_bound
-from pvmincq_jax.bounds.pac_bayes import (
-    c_tandem_bound,
-    chebyshev_cantelli_bound,
-    disagreement_bound,
-    pac_bound_0,
-    pac_bound_1,
-    pac_bound_2,
-    tandem_bound,
-)
+from pvmincq_jax.bounds.pac_bayes import c_tandem_bound, chebyshev_cantelli_bound, disagreement_bound, tandem_bound
+from pvmincq_jax.bounds.pac_bayes import pac_bound_0, pac_bound_1, pac_bound_2
 from pvmincq_jax.bounds.self_bounds import mincq_path, self_bound, target_bound
 
 __version__ = "0.3.0"

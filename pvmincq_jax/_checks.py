@@ -94,15 +94,9 @@ def check_rows(name: str, votes: ArrayLike, points: ArrayLike, what: str = "poin
 
 
 def check_labels(
-    name: str,
-    value: ArrayLike,
-    length: int,
-    *,
-    soft: bool,
-    both_classes: bool = False,
-    sample_weights: ArrayLike | None = None,
+    name: str, value: ArrayLike, length: int, *, soft: bool, sample_weights: ArrayLike | None = None
 ) -> None:
-    """Labels in {-1, +1}, or in [-1, 1] when soft; both classes present when asked.
+    """Labels in {-1, +1}, or in [-1, 1] when soft.
 
     Labels of 0 and 1 are taken for another coding of the classes if points of both kinds count.
     """
@@ -119,8 +113,6 @@ def check_labels(
         raise ValueError(f"{name} are all 0 or 1, and classes are -1 and +1 here: give 2 * {name} - 1")
     if not soft and (strange := np.setdiff1d(labels, (-1, 1))).size:
         raise ValueError(f"{name} must be -1 or +1; it also holds {', '.join(f'{s:g}' for s in strange[:5])}")
-    if both_classes and np.unique(labels).size < 2:
-        raise ValueError(f"{name} must hold both classes, -1 and +1; every label is {labels[0]:g}")
 
 
 def check_sample_weights(name: str, value: ArrayLike | None, length: int) -> None:
@@ -191,7 +183,9 @@ def check_task(source: ArrayLike, source_labels: ArrayLike, target: ArrayLike, *
     if classes and np.ndim(source_labels) == 1 and are_class_numbers(source_labels):
         check_length("source_labels", source_labels, np.shape(source)[0], "sample point")
     else:
-        check_labels("source_labels", source_labels, np.shape(source)[0], soft=False, both_classes=True)
+        check_labels("source_labels", source_labels, np.shape(source)[0], soft=False)
+        if (kinds := np.unique(np.asarray(source_labels))).size < 2:
+            raise ValueError(f"source_labels must hold both classes, -1 and +1; every label is {kinds[0]:g}")
 
 
 def read_task(

@@ -1,10 +1,10 @@
-"""Samples and folds that depend on the points and the seed alone, never on the order of the rows."""
+"""Samples, folds and rows that depend on the points and the seed alone, never on the order of the rows."""
 
 from typing import NamedTuple
 
 import numpy as np
 
-from pvmincq_jax._checks import check_count, check_task, read_samples
+from pvmincq_jax._checks import check_count, check_points, read_task
 from pvmincq_jax._distances import squared_distances
 from pvmincq_jax._types import ArrayLike
 
@@ -56,10 +56,8 @@ def canonical_order(points: np.ndarray, labels: np.ndarray | None = None) -> np.
 
 def prepare(source: ArrayLike, source_labels: ArrayLike, target: ArrayLike) -> Sample:
     """Checks a task and puts its rows into canonical order; labels may be numbers from 0 of more than two classes."""
-    source, source_labels, target = read_samples(source=source, source_labels=source_labels, target=target)
-    check_task(source, source_labels, target, classes=True)
-    source, target = np.asarray(source, dtype=float), np.asarray(target, dtype=float)
-    labels = np.asarray(source_labels, dtype=float)
+    task = read_task(source, source_labels, target, classes=True)
+    source, labels, target = (np.asarray(one, float) for one in task)
     source_order, target_order = canonical_order(source, labels), canonical_order(target)
     return Sample(source[source_order], labels[source_order], target[target_order], target_order)
 
@@ -76,12 +74,8 @@ def fold_numbers(points: np.ndarray, labels: np.ndarray | None, folds: int, seed
       (array([2, 2, 2]), True)
     """
     classes = np.zeros(points.shape[0]) if labels is None else labels
-    rng = np.random.default_rng(check_count("seed", seed, 0))
-    shuffled = []
-    for value in np.unique(classes):
-        rows = np.flatnonzero(classes == value)
-        rows = rows[canonical_order(points[rows])]
-        shuffled.append(rng.permutation(rows))
+    rng, order = np.random.default_rng(check_count("seed", seed, 0)), canonical_order(points)
+    shuffled = [rng.permutation(order[classes[order] == value]) for value in np.unique(classes)]
     # Dealing on from one class to the next keeps the folds' sizes within one of each other.
     numbers = np.empty(points.shape[0], dtype=int)
     numbers[np.concatenate(shuffled)] = np.arange(points.shape[0]) % folds
@@ -114,20 +108,17 @@ def spread_rows(points: np.ndarray, most: int, seed: int) -> np.ndarray:
     order = canonical_order(points)
     places = points[order]
     rng = np.random.default_rng(seed)
-    chosen = [int(rng.integers(len(places)))]
+    chosen, nearest = [int(rng.integers(len(places)))], np.full(len(places), np.inf)
     # All distances at once are a product of matrices; of many points, they are taken as they are needed.
     between = squared_distances(places, places) if len(places) <= _FEW else None
-
-    def from_last() -> np.ndarray:
+    while True:
         last = chosen[-1:]
-        return (squared_distances(places, places[last]) if between is None else between[:, last])[:, 0]
-
-    nearest = from_last()
-    while len(chosen) < most and np.any(nearest > 0):
+        from_last = squared_distances(places, places[last]) if between is None else between[:, last]
+        nearest = np.minimum(nearest, from_last[:, 0])
+        if len(chosen) == most or not np.any(nearest > 0):
+            return order[chosen]
         up_to = np.cumsum(nearest / np.max(nearest))
         chosen.append(int(np.searchsorted(up_to, rng.random() * up_to[-1], side="right")))
-        nearest = np.minimum(nearest, from_last())
-    return order[chosen]
 
 
 def part_rows(points: np.ndarray, most: int, seed: int, labels: np.ndarray | None = None) -> np.ndarray:
@@ -159,3 +150,76 @@ def check_folds(folds: int, *sizes: int) -> None:
         raise ValueError(
             f"folds must be at least 2 and at most the smallest class or sample ({min(sizes)}); it is {folds}"
         )
+
+
+def even_rows(points: ArrayLike, size: int, *, seed: int = 0, labels: ArrayLike | None = None) -> np.ndarray:
+    """Rows that repeat a sample until it has a given size: every point equally often, or once more (not in the paper).
+
+    With ``target[even_rows(target, len(source))]`` in place of a smaller target, a matching may pair each target point
+    as many times as it is repeated, PV can reach 0, and a perfect matching uses the whole source. Which points are
+    repeated once more is drawn at random.
+
+    Each point has one partner at most, so of samples of unequal size the larger cannot be matched whole, and maximum
+    matchings choose the part of it that is nearest to the smaller sample. Where the domains lie apart that is one end
+    of the larger sample, the same in all draws and at all radii, and what the rest could teach is lost.
+
+    Args:
+      points: ``[m, d]``.
+      size: how many rows; a sample that has as many or more is left as it is.
+      seed: of the draw.
+      labels: ``[m]``, to tell coinciding points apart, or None.
+
+    Returns: row numbers ``[max(m, size)]``. Permuting the rows of the sample does not change which points are repeated.
+
+    Example:
+      >>> even_rows(np.array([[3.0], [5.0]]), 4)
+      array([0, 1, 0, 1])
+      >>> np.bincount(even_rows(np.array([[3.0], [5.0], [7.0]]), 7)).tolist() in ([3, 2, 2], [2, 3, 2], [2, 2, 3])
+      True
+    """
+    check_points("points", points)
+    size, count = check_count("size", size, 1), np.shape(points)[0]
+    if size <= count:
+        return np.arange(count)
+    order = canonical_order(np.asarray(points), None if labels is None else np.asarray(labels))
+    more = np.random.default_rng(check_count("seed", seed, 0)).permutation(count)[: size % count]
+    return np.concatenate([np.tile(np.arange(count), size // count), np.sort(order[more])])
+
+
+def class_rows(
+    points: ArrayLike, labels: ArrayLike, size: int, shares: dict[float, float], *, seed: int = 0
+) -> np.ndarray:
+    """Rows of a labelled sample in which each class has a given share: points are repeated, or left out at random.
+
+    Not in the paper.
+
+    Args:
+      points: ``[m, d]``.
+      labels: ``[m]``.
+      size: how many rows.
+      shares: of the classes, by label; they add up to 1.
+      seed: of the draw.
+
+    Returns:
+      Row numbers ``[size]``, in increasing order; at least one of each class. Permuting the rows of the sample does not
+      change which points are taken.
+
+    Example:
+      >>> x, y = np.array([[3.0], [5.0], [7.0], [9.0]]), np.array([1.0, 1.0, -1.0, -1.0])
+      >>> y[class_rows(x, y, 5, {1.0: 0.2, -1.0: 0.8})]
+      array([ 1., -1., -1., -1., -1.])
+    """
+    check_points("points", points)
+    points, labels = np.asarray(points), np.asarray(labels)
+    if set(np.unique(labels)) != set(shares) or not np.isclose(sum(shares.values()), 1) or min(shares.values()) <= 0:
+        raise ValueError(f"shares must give each class of labels a number above 0, with sum 1; they are {shares}")
+    taken, left = [], check_count("size", size, len(shares))
+    for place, (label, share) in enumerate(sorted(shares.items())):
+        rest = len(shares) - place - 1
+        count = min(max(1, round(share * size)), left - rest) if rest else left
+        rows = np.flatnonzero(labels == label)
+        rows = rows[canonical_order(points[rows])]
+        some = np.random.default_rng([check_count("seed", seed, 0), place]).permutation(rows)[: count % rows.size]
+        taken += [np.tile(rows, count // rows.size), some]
+        left -= count
+    return np.sort(np.concatenate(taken))

@@ -10,17 +10,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from pvmincq_jax._checks import (
-    check_count,
-    check_length,
-    check_list,
-    check_margins,
-    check_not_negative,
-    check_numbers,
-    check_positive,
-    check_sample_weights,
-)
-from pvmincq_jax._probabilities import gibbs_probabilities, predicted_numbers, probabilities, probability_scale
+from pvmincq_jax import _checks, _labels
 from pvmincq_jax._types import MarginUnit, RadiusUnit
 from pvmincq_jax.adaptation.criteria import Criterion
 from pvmincq_jax.adaptation.model import ClassNames, decision
@@ -82,42 +72,6 @@ def signs(y: Any) -> tuple[np.ndarray, np.ndarray]:
     return classes, 2.0 * numbers - 1 if classes.size == 2 else numbers.astype(float)
 
 
-def names_of(labels: np.ndarray, classes: np.ndarray) -> np.ndarray:
-    """The classes that labels of `signs` stand for ``[m]``."""
-    return classes[(labels > 0 if len(classes) == 2 else labels).astype(int)]
-
-
-def taken(y: Any, rows: np.ndarray) -> Any:
-    """Labels of some rows, bool ``[m]``; taken before they are one array, which text or NaN in others would change."""
-    return [label for label, kept in zip(y, rows) if kept] if isinstance(y, list | tuple) else np.asarray(y)[rows]
-
-
-def read_domain(sample_domain: Any, count: int) -> np.ndarray:
-    """The domain of each row ``[m]``, from one for each or one for all."""
-    domain = np.asarray(sample_domain)
-    if domain.ndim and domain.shape != (count,):
-        raise ValueError(f"sample_domain must have one entry per row of X ({count}); its shape is {domain.shape}")
-    if not np.issubdtype(domain.dtype, np.number) or np.any(np.isnan(domain)):
-        raise ValueError("sample_domain must hold numbers: 0 or above for source rows, below 0 for target rows")
-    return np.broadcast_to(domain, (count,))
-
-
-def source_part(y: Any, sample_domain: Any, count: int) -> tuple[np.ndarray, Any]:
-    """Which rows are of the source, those with a domain of 0 or more, bool ``[m]``; and the labels of these."""
-    source = read_domain(sample_domain, count) >= 0
-    for rows, name, rule in ((source, "source", "0 or above"), (~source, "target", "below 0")):
-        if not np.any(rows):
-            raise ValueError(
-                f"sample_domain names no {name} row ({rule}): adaptation needs both domains. For one domain, leave "
-                "sample_domain out"
-            )
-    if y is None or np.shape(y)[:1] != (count,):
-        raise ValueError(
-            f"y must have one entry per row of X ({count}), whatever it is for target rows; its shape is {np.shape(y)}"
-        )
-    return source, taken(y, source)
-
-
 def seed_of(random_state: Any) -> int:
     """A seed from what scikit-learn calls a random state: an integer is the seed itself."""
     if isinstance(random_state, numbers.Integral):
@@ -156,34 +110,32 @@ class VoteClassifier(ClassifierMixin, BaseEstimator):
 
     def _read(self, X: np.ndarray, y: Any, sample_weight: Any, target: np.ndarray | None = None) -> Domains:
         """A task of the rows that have a weight, of one domain if there is no target; learns the classes' names."""
-        weights = np.ones(len(X)) if sample_weight is None else check_numbers("sample_weight", sample_weight)
-        check_sample_weights("sample_weight", weights, len(X))
+        weights = np.ones(len(X)) if sample_weight is None else _checks.check_numbers("sample_weight", sample_weight)
+        _checks.check_sample_weights("sample_weight", weights, len(X))
         kept = weights > 0
-        self.classes_, labels = signs(taken(y, kept))
+        self.classes_, labels = signs(_labels.taken(y, kept))
         source, weights = X[kept], weights[kept].astype(float)
         # A vote of each class against the rest is balanced in any case.
         if len(self.classes_) == 2 or self.class_weight != "balanced":
-            weights = weights * compute_sample_weight(self.class_weight, names_of(labels, self.classes_))
+            weights = weights * compute_sample_weight(self.class_weight, _labels.names_of(labels, self.classes_))
         return Domains(source, labels, source if target is None else target, weights, target is None)
 
     def _call(self, fit: Callable[..., ValidatedFit], task: Domains, criterion: Criterion) -> ValidatedFit:
         """A fit of a task by those of the parameters that it takes, under its names; errors are by the parameters'."""
-        options: dict[str, Any] = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        options |= {"criterion": criterion, "seed": seed_of(self.random_state)}
+        options = self.get_params(deep=False) | {"criterion": criterion, "seed": seed_of(self.random_state)}
         options |= {"source_weights": task.weights, "sample_weights": task.weights}
         for name, option in (("margin", "margins"), ("gamma", "gammas"), ("radius", "radii")):
             if options.get(name) is not None:
-                options[option] = check_list(name, np.atleast_1d(check_numbers(name, options[name])))
+                options[option] = _checks.check_list(name, np.atleast_1d(_checks.check_numbers(name, options[name])))
         if "margins" in options:
-            check_margins(options["margins"], self.margin_unit, "margin")
+            _checks.check_margins(options["margins"], self.margin_unit, "margin")
         family_grid(self.voters, options.get("gammas"), task.target, "gamma")
         if "radii" in options and not task.single:
-            check = check_not_negative if options["radius_unit"] == "pv" else check_positive
+            check = _checks.check_not_negative if options["radius_unit"] == "pv" else _checks.check_positive
             check("radius", options["radii"])
-        if options.get("folds") is not None:
-            smallest = int(np.min(np.unique(task.labels, return_counts=True)[1]))
-            # A class of one point is left to the fit.
-            options["folds"] = None if smallest < 2 else min(check_count("folds", options["folds"], 2), smallest)
+        sizes = np.unique(task.labels, return_counts=True)[1].tolist()
+        if options.get("folds") is not None and min(sizes) > 1:
+            options["folds"] = min(_checks.check_count("folds", options["folds"], 2), *sizes)
         known = inspect.signature(fit).parameters
         return fit(*task[: 2 if task.single else 3], **{name: options[name] for name in options if name in known})
 
@@ -198,8 +150,8 @@ class VoteClassifier(ClassifierMixin, BaseEstimator):
         self.margin_fraction_ = None if self.mu_max_ is None else self.margin_ / self.mu_max_
         self.c_bound_, self.kkt_residual_ = number(model.c_bound), number(model.kkt_residual)
         # Of large samples, that of the part that was matched.
-        sample = fit.sweep.self_labels[fit.choice.grid_index[0]]
-        self.probability_scale_ = probability_scale(self._known_votes(fit, single), sample.labels, sample.weights)
+        votes, sample = self._known_votes(fit, single), fit.sweep.self_labels[fit.choice.grid_index[0]]
+        self.probability_scale_ = _labels.probability_scale(votes, sample.labels, sample.weights)
 
     @staticmethod
     def _known_votes(fit: ValidatedFit, single: bool) -> np.ndarray:
@@ -228,7 +180,7 @@ class VoteClassifier(ClassifierMixin, BaseEstimator):
         """
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float64, reset=False)
-        read_domain(0 if sample_domain is None else sample_domain, len(X))
+        _labels.read_domain(0 if sample_domain is None else sample_domain, len(X))
         return decision(self.model_, X)
 
     def predict(self, X: Any, sample_domain: Any = None) -> np.ndarray:
@@ -241,7 +193,7 @@ class VoteClassifier(ClassifierMixin, BaseEstimator):
 
         Returns: labels ``[m]``, from ``classes_``.
         """
-        predicted = predicted_numbers(self.decision_function(X, sample_domain))
+        predicted = _labels.predicted_numbers(self.decision_function(X, sample_domain))
         return self.classes_[predicted]
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, sample_domain: Any = None) -> float:
@@ -270,7 +222,7 @@ class VoteClassifier(ClassifierMixin, BaseEstimator):
 
         Returns: ``[m, c]``, columns in the order of ``classes_``.
         """
-        return probabilities(self.decision_function(X, sample_domain), self.probability_scale_)
+        return _labels.probabilities(self.decision_function(X, sample_domain), self.probability_scale_)
 
     def predict_gibbs(self, X: Any, sample_domain: Any = None) -> np.ndarray:
         """What the Gibbs classifier would answer, not how sure one may be.
@@ -285,7 +237,7 @@ class VoteClassifier(ClassifierMixin, BaseEstimator):
 
         Returns: ``[m, c]``, columns in the order of ``classes_``.
         """
-        return gibbs_probabilities(self.decision_function(X, sample_domain))
+        return _labels.gibbs_probabilities(self.decision_function(X, sample_domain))
 
 
 @fields_are_parameters
@@ -336,10 +288,10 @@ class AdaptedClassifier(VoteClassifier):
                 )
             return self._learn(task)
         X = validate_data(self, X, dtype=np.float64)
-        source, labels = source_part(y, sample_domain, len(X))
+        source, labels = _labels.source_part(y, sample_domain, len(X))
         if sample_weight is not None:
-            check_length("sample_weight", sample_weight, len(X), "row of X")
-            sample_weight = taken(sample_weight, source)
+            _checks.check_length("sample_weight", sample_weight, len(X), "row of X")
+            sample_weight = _labels.taken(sample_weight, source)
         return self._learn(self._read(X[source], labels, sample_weight, X[~source]))
 
     def fit_domains(self, Xs: Any, ys: Any, Xt: Any, sample_weight: Any = None) -> Any:

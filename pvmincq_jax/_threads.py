@@ -26,24 +26,25 @@ def progress_bar(progress: Progress, total: int, name: str) -> Iterator[Callable
     Progress is True, False, None (long work at a terminal only), or a function of steps done and steps in all.
     """
     lock, start, done = threading.Lock(), time.monotonic(), 0
-    shown = progress is True or (progress is None and sys.stderr.isatty())
+
+    def is_shown() -> bool:
+        return progress is True or (progress is None and sys.stderr.isatty() and time.monotonic() - start > _LONG)
 
     def advance(steps: int) -> None:
         nonlocal done
         with lock:
             done += steps
-            elapsed = time.monotonic() - start
             if callable(progress):
                 progress(done, total)
-            elif shown and (progress is True or elapsed > _LONG):
-                left = elapsed / done * (total - done)
+            elif is_shown():
+                left = (time.monotonic() - start) / done * (total - done)
                 bar = "#" * (24 * done // total)
                 print(f"\r{name} [{bar:<24}] {done}/{total}  {left:4.0f} s left ", end="", file=sys.stderr, flush=True)
 
     try:
         yield advance
     finally:
-        if shown and not callable(progress) and (progress is True or time.monotonic() - start > _LONG):
+        if is_shown():
             print(file=sys.stderr)
 
 

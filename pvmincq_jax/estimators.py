@@ -15,16 +15,10 @@ from typing import Any
 import numpy as np
 
 from pvmincq_jax._sklearn import AdaptedClassifier, Domains, VoteClassifier, fields_are_parameters, validate_data
+from pvmincq_jax.adaptation import validate
 from pvmincq_jax.adaptation.choice import TOP_FRACTION
 from pvmincq_jax.adaptation.criteria import Criterion, label_criterion, rs, rs_pv, rs_pv_cbound, rs_pv_risk
 from pvmincq_jax.adaptation.transport_criteria import transport_criterion
-from pvmincq_jax.adaptation.validate import (
-    Ratio,
-    ValidatedFit,
-    fit_mincq_validated,
-    fit_transport_validated,
-    fit_validated,
-)
 from pvmincq_jax.voting.centers import CenterKind
 from pvmincq_jax.voting.families import VoterKind
 
@@ -100,7 +94,7 @@ class MinCqClassifier(VoteClassifier):
         Returns: the classifier itself.
         """
         X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2)
-        fit = self._call(fit_mincq_validated, self._read(X, y, sample_weight), rs)
+        fit = self._call(validate.fit_mincq_validated, self._read(X, y, sample_weight), rs)
         self._name(fit, True)
         self.cv_risk_ = fit.choice.scores[0]
         self.gammas_, self.margins_ = None if np.isnan(fit.sweep.gammas[0]) else fit.sweep.gammas, fit.sweep.margins
@@ -183,13 +177,14 @@ class PVMinCqClassifier(AdaptedClassifier):
     centers: CenterKind = "target"
     folds: int | None = None
 
-    def _fit(self, task: Domains) -> ValidatedFit:
+    def _fit(self, task: Domains) -> validate.ValidatedFit:
         criterion = label_criterion if self.criterion is None else self.criterion
         if isinstance(criterion, str):
             if criterion not in _CRITERIA:
                 raise ValueError(f"criterion must be one of {', '.join(_CRITERIA)}, or a function; it is {criterion!r}")
             criterion = _CRITERIA[criterion]
-        return self._call(fit_mincq_validated if task.single else fit_validated, task, criterion)
+        fit = validate.fit_mincq_validated if task.single else validate.fit_validated
+        return self._call(fit, task, criterion)
 
 
 @fields_are_parameters
@@ -250,13 +245,13 @@ class PVTransportClassifier(AdaptedClassifier):
     criterion: Criterion | None = None
     match_moments: bool | None = None
     equal_sizes: bool = True
-    ratio: Ratio = "source"
+    ratio: validate.Ratio = "source"
     top_fraction: float | None = TOP_FRACTION
 
-    def _fit(self, task: Domains) -> ValidatedFit:
+    def _fit(self, task: Domains) -> validate.ValidatedFit:
         if task.single:
-            return self._call(fit_mincq_validated, task, label_criterion)
+            return self._call(validate.fit_mincq_validated, task, label_criterion)
         criterion = transport_criterion if self.criterion is None else self.criterion
         if not callable(criterion):
             raise ValueError(f"criterion must be None or a function of a Sweep; it is {criterion!r}")
-        return self._call(fit_transport_validated, task, criterion)
+        return self._call(validate.fit_transport_validated, task, criterion)

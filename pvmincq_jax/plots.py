@@ -48,8 +48,7 @@ def _classes(estimator: Any) -> list[tuple[str, np.ndarray, dict[str, str]]]:
     for k, (label, shade) in enumerate(zip(estimator.classes_, shades)):
         # As a reader would write it: 1, not 1.0.
         name = f"{label:g}" if isinstance(label, float | np.floating) else str(label)
-        colour = matplotlib.colors.to_hex(shade)
-        look = {"marker": _MARKERS[k % len(_MARKERS)], "color": colour, "edgecolor": "black"}
+        look = {"marker": _MARKERS[k % len(_MARKERS)], "color": matplotlib.colors.to_hex(shade), "edgecolor": "black"}
         classes.append((name, numbers == k, _TWO[k] if two else look))
     return classes[::-1] if two else classes
 

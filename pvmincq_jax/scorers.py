@@ -18,7 +18,8 @@ from typing import Any, Literal
 import numpy as np
 
 from pvmincq_jax._checks import check_count
-from pvmincq_jax._sklearn import fields_are_parameters, names_of, read_labels, seed_of, signs, source_part
+from pvmincq_jax._labels import names_of, source_part
+from pvmincq_jax._sklearn import fields_are_parameters, read_labels, seed_of, signs
 from pvmincq_jax.baselines.resampling import reverse_validation
 from pvmincq_jax.matching.matching import perturbed_variation
 from pvmincq_jax.matching.space import Metric

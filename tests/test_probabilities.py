@@ -11,7 +11,7 @@ from sklearn.svm import SVC
 
 from experiments.run.shifts import Shift, shifted_task
 from pvmincq_jax import default_gammas
-from pvmincq_jax._probabilities import probabilities, probability_scale
+from pvmincq_jax._labels import probabilities, probability_scale
 from pvmincq_jax.datasets import moons_task
 from pvmincq_jax.estimators import MinCqClassifier, PVMinCqClassifier, PVTransportClassifier
 

@@ -26,7 +26,7 @@ from pvmincq_jax._threads import on_all_cores
 from pvmincq_jax._types import Array, ArrayLike, common_dtype
 from pvmincq_jax.matching.graph import check_reach, space_graph
 from pvmincq_jax.matching.matching import ExpectedMatching, draw_matchings
-from pvmincq_jax.matching.points import MatchedSpread, host_spread
+from pvmincq_jax.matching.selflabel import MatchedSpread, host_spread
 from pvmincq_jax.matching.space import Metric, make_space
 
 __all__ = ["Transport", "barycentres", "identity_transport", "match_moments", "move", "pv_transport"]
@@ -72,7 +72,7 @@ def barycentres(source: ArrayLike, target: ArrayLike, pairs: ExpectedMatching, p
 
     z_s = sum_t p_st x_t / P_s with P_s = sum_t p_st.
 
-    Host code. `pvmincq_jax.matching.points.matched_spread` has the same equations for traced arrays.
+    Host code. `pvmincq_jax.matching.selflabel.matched_spread` has the same equations for traced arrays.
 
     Args:
       source, target: ``[m_s, d]`` and ``[m_t, d]``.

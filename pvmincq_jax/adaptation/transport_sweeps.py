@@ -17,6 +17,7 @@ import jax
 import numpy as np
 
 from pvmincq_jax._checks import check_margins, check_positive, read_task
+from pvmincq_jax._samples import class_rows, even_rows
 from pvmincq_jax._threads import Progress, on_all_cores, progress_bar
 from pvmincq_jax._types import ArrayLike, MarginUnit, RadiusUnit
 from pvmincq_jax.adaptation.model import PVMinCq, learn_at
@@ -33,7 +34,6 @@ from pvmincq_jax.adaptation.transport import Transport, barycentres, identity_tr
 from pvmincq_jax.matching.curve import grid_radii, level_radii
 from pvmincq_jax.matching.graph import RadiusGraph, check_reach, space_graph
 from pvmincq_jax.matching.matching import ExpectedMatching, draw_matchings
-from pvmincq_jax.matching.points import class_rows, even_rows
 from pvmincq_jax.matching.selflabel import SelfLabels
 from pvmincq_jax.matching.space import Metric, Precomputed, make_space
 from pvmincq_jax.voting.centers import MOST_VOTERS, place_on_moved
@@ -309,8 +309,7 @@ def transport_sweep(
         radius 0; None: with the default radii.
       match_moments: whether all of the grid is there a second time, with each source feature at the target's mean and
         deviation before it is matched, see `pvmincq_jax.match_moments`; None: with the default radii.
-      equal_sizes: whether the smaller sample is repeated to the size of the larger one before they are matched, see
-        `pvmincq_jax.matching.points.even_rows`.
+      equal_sizes: whether the smaller sample is repeated to the size of the larger one before they are matched.
       ratio: the share of +1 in the target, or the shares of all classes ``[c]``, which the source is brought to by
         repeating and leaving out rows before the samples are matched; None: the classes are as frequent as in the
         source.

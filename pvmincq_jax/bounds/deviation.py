@@ -14,7 +14,7 @@ import numpy as np
 
 from pvmincq_jax import _checks
 from pvmincq_jax._types import Array, ArrayLike, takes_arguments_of
-from pvmincq_jax.matching.points import MatchedSpread
+from pvmincq_jax.matching.selflabel import MatchedSpread
 from pvmincq_jax.voting.cbound import expectation, vote_margin
 
 __all__ = [
@@ -203,7 +203,7 @@ def moved_vote_bound(spread: MatchedSpread, smoothness: Smoothness) -> Array:
     The first is the mean of the Lipschitz condition. In the second, the linear terms <grad M(z_s), x_t - z_s> have mean
     0, because z_s is the mean of the x_t. For Gaussian voters it is gamma times the variance.
 
-    Args: spread of the matched points, see `pvmincq_jax.matching.points.matched_spread`, and smoothness of the vote.
+    Args: spread of the matched points, see `pvmincq_jax.matching.selflabel.matched_spread`, and smoothness of the vote.
 
     Returns: ``[m_s]``.
 

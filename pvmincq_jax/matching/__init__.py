@@ -3,8 +3,8 @@
 - `space`, `graph`: two samples, a distance, and the pairs within a radius
 - `matching`: random maximum matchings, and PV
 - `curve`: PV as a function of the radius, the bottleneck radius, and radii at levels of PV
-- `points`: how often a point is matched (section 5), where its partners lie, and samples made even
-- `selflabel`: labels carried over a matching (section 3.2), or by nearest neighbours
+- `selflabel`: labels carried over a matching (section 3.2), or by nearest neighbours; where partners lie, and how often
+  a point has any (section 5)
 
 One module is traced code: `soft`, smooth counterparts of the matching by Sinkhorn's iteration, for gradients.
 """

@@ -20,7 +20,7 @@ from pvmincq_jax._checks import check_list, check_numbers, check_positive
 from pvmincq_jax._types import ArrayLike, RadiusUnit
 from pvmincq_jax.matching.graph import space_graph
 from pvmincq_jax.matching.matching import pv_of
-from pvmincq_jax.matching.space import Metric, Space, make_space
+from pvmincq_jax.matching.space import Metric, Points, Space, make_space
 
 __all__ = ["PVCurve", "bottleneck_radius", "grid_radii", "pv_curve"]
 
@@ -53,7 +53,7 @@ class PVCurve(NamedTuple):
         return np.concatenate([[1.0], self.pv])[np.searchsorted(self.radii, radius, side="right")]
 
 
-def pv_curve(source: ArrayLike | None, target: ArrayLike | None, *, metric: Metric = "euclidean") -> PVCurve:
+def pv_curve(source: Points, target: Points, *, metric: Metric = "euclidean") -> PVCurve:
     """Every step of the perturbed variation as the radius grows (Algorithm 2 at every radius).
 
     One matching grows: unmatched points of the smaller sample keep a forest of alternating paths, and the
@@ -79,9 +79,7 @@ def pv_curve(source: ArrayLike | None, target: ArrayLike | None, *, metric: Metr
     return PVCurve(np.maximum(radii[last], _SMALLEST), pv[last])
 
 
-def bottleneck_radius(
-    source: ArrayLike | None, target: ArrayLike | None, pv: float = 0.0, *, metric: Metric = "euclidean"
-) -> float:
+def bottleneck_radius(source: Points, target: Points, pv: float = 0.0, *, metric: Metric = "euclidean") -> float:
     """The smallest radius whose perturbed variation is at most ``pv`` (not in the paper).
 
     With samples of different sizes PV cannot reach 0; ``pv=0`` then asks for the smallest radius that matches the whole
@@ -113,11 +111,7 @@ def bottleneck_radius(
 
 
 def grid_radii(
-    source: ArrayLike,
-    target: ArrayLike,
-    radii: ArrayLike | Sequence[float],
-    unit: RadiusUnit,
-    metric: Metric = "euclidean",
+    source: Points, target: Points, radii: ArrayLike | Sequence[float], unit: RadiusUnit, metric: Metric = "euclidean"
 ) -> np.ndarray:
     """Absolute radii from levels of PV, fractions of the bottleneck radius, or absolute radii (not in the paper).
 

@@ -6,8 +6,7 @@ import numpy as np
 from scipy.spatial import cKDTree
 
 from pvmincq_jax._checks import check_positive, read_samples
-from pvmincq_jax._types import ArrayLike
-from pvmincq_jax.matching.space import PAIR_BLOCK, Metric, Space, make_space
+from pvmincq_jax.matching.space import PAIR_BLOCK, Metric, Points, Space, make_space
 
 __all__ = ["RadiusGraph", "radius_graph"]
 
@@ -25,8 +24,8 @@ class RadiusGraph(NamedTuple):
       source_rows: ``[m_s]``, the row of each source vertex in the sample as it was given.
       target_rows: ``[m_t]``.
       radius: the largest distance of an edge.
-      nearest: the smallest distance of any pair if no pair is within the radius, else NaN; also NaN for a part of a
-        graph that holds no edge between the points of the part.
+      nearest: the smallest distance of any pair if no pair is within the radius, else NaN; in a part of a graph the
+        smallest that the graph knows of.
     """
 
     starts: np.ndarray
@@ -37,58 +36,37 @@ class RadiusGraph(NamedTuple):
     radius: float
     nearest: float
 
-    def within(
-        self, radius: float, source_rows: np.ndarray | None = None, target_rows: np.ndarray | None = None
-    ) -> "RadiusGraph":
-        """The graph of a smaller radius, or of some of the points: as if built from them, at a fraction of the cost.
+    def within(self, radius: float, source_rows: np.ndarray | None = None) -> "RadiusGraph":
+        """The graph of a smaller radius, or of some of the source: as if built from it, at a fraction of the cost.
 
         Args:
           radius: at most the radius of this graph.
           source_rows: which rows of the source to keep, each once; all when None. Rows of the new graph count along
             this array.
-          target_rows: the same for the target.
 
         Returns: a `RadiusGraph`.
         """
         check_positive("radius", radius)
         if radius > self.radius:
             raise ValueError(f"radius must be at most that of the graph, {self.radius:g}; it is {radius:g}")
-        whole = source_rows is None and target_rows is None
-        if radius == self.radius and whole:
-            return self
-        new_source, new_source_rows = _restrict("source_rows", source_rows, self.source_rows)
-        new_target, new_target_rows = _restrict("target_rows", target_rows, self.target_rows)
-        part = np.ones(self.neighbours.size, bool)
-        if source_rows is not None:
-            part &= np.repeat(new_source >= 0, np.diff(self.starts))
-        if target_rows is not None:
-            part &= (new_target >= 0)[self.neighbours]
-        keep = np.flatnonzero((self.distances <= radius) & part)
-        # Without any edge, only a whole graph knows its closest pair.
-        nearest = self.nearest if whole and not part.size else np.nan
-        if part.any() and not keep.size:
-            nearest = float(np.min(self.distances[part]))
+        size = self.source_rows.size
+        rows = np.arange(size) if source_rows is None else np.asarray(source_rows)
+        if rows.ndim != 1 or not rows.size or not np.issubdtype(rows.dtype, np.integer):
+            raise ValueError(f"source_rows must be a vector of row numbers, at least one; its shape is {rows.shape}")
+        if rows.min() < 0 or rows.max() >= size or np.unique(rows).size < rows.size:
+            raise ValueError(f"source_rows must be different numbers in [0, {size - 1}]; they are {rows}")
+        place = np.full(size, -1)
+        place[rows] = np.arange(rows.size)
         # Vertices keep their order among themselves, so the edges stay grouped by source.
-        starts = np.append(0, np.cumsum(np.diff(np.searchsorted(keep, self.starts))[new_source >= 0]))
-        neighbours = self.neighbours[keep] if whole else new_target[self.neighbours[keep]].astype(np.int32)
-        rows = new_source_rows, new_target_rows
-        return RadiusGraph(starts, neighbours, self.distances[keep], *rows, float(radius), nearest)
-
-
-def _restrict(name: str, rows: np.ndarray | None, vertex_rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The new number of every old vertex (-1: gone), and the new row of every new vertex."""
-    size = vertex_rows.size
-    if rows is None:
-        return np.arange(size), vertex_rows
-    rows = np.asarray(rows)
-    if rows.ndim != 1 or not rows.size or not np.issubdtype(rows.dtype, np.integer):
-        raise ValueError(f"{name} must be a vector of row numbers, at least one; its shape is {rows.shape}")
-    if rows.min() < 0 or rows.max() >= size or np.unique(rows).size < rows.size:
-        raise ValueError(f"{name} must be different numbers in [0, {size - 1}]; they are {rows}")
-    position = np.full(size, -1)
-    position[rows] = np.arange(rows.size)
-    kept = position[vertex_rows] >= 0
-    return np.where(kept, np.cumsum(kept) - 1, -1), position[vertex_rows[kept]]
+        new_rows = place[self.source_rows]
+        kept = new_rows >= 0
+        part = np.repeat(kept, np.diff(self.starts))
+        edges = np.flatnonzero(part & (self.distances <= radius))
+        starts = np.append(0, np.cumsum(np.diff(np.searchsorted(edges, self.starts))[kept]))
+        # What is nearest is NaN in a graph with edges, and `fmin` takes the other number then.
+        nearest = np.nan if edges.size else float(np.fmin.reduce(self.distances[part], initial=self.nearest))
+        ends = self.neighbours[edges], self.distances[edges]
+        return RadiusGraph(starts, *ends, new_rows[kept], self.target_rows, float(radius), nearest)
 
 
 def space_graph(space: Space, radius: float) -> RadiusGraph:
@@ -139,17 +117,12 @@ def _tree_edges(space: Space, radius: float) -> tuple[np.ndarray, np.ndarray, np
     del pairs
     order = np.lexsort((columns, rows))
     rows, columns = rows[order], columns[order]
-    lengths = np.empty(rows.size)
-    for start in range(0, rows.size, PAIR_BLOCK):
-        part = slice(start, start + PAIR_BLOCK)
-        lengths[part] = space.lengths(rows[part], columns[part])
+    lengths = space.lengths(rows, columns)
     keep = lengths <= radius
     return rows[keep], columns[keep], lengths[keep]
 
 
-def radius_graph(
-    source: ArrayLike | None, target: ArrayLike | None, radius: float, *, metric: Metric = "euclidean"
-) -> RadiusGraph:
+def radius_graph(source: Points, target: Points, radius: float, *, metric: Metric = "euclidean") -> RadiusGraph:
     """The radius graph of two samples (step 1 of Algorithm 2), to be cut down and drawn from many times.
 
     Edges are the pairs with d(x_s, x_t) <= radius, the bound included.

@@ -16,12 +16,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.sparse import csc_array, csr_array
-from scipy.sparse.csgraph import connected_components, maximum_bipartite_matching, maximum_flow
+from scipy.sparse.csgraph import connected_components, dijkstra, maximum_bipartite_matching, maximum_flow
 
 from pvmincq_jax._checks import check_count
-from pvmincq_jax._types import ArrayLike
 from pvmincq_jax.matching.graph import RadiusGraph, space_graph
-from pvmincq_jax.matching.space import Metric, make_space
+from pvmincq_jax.matching.space import Metric, Points, make_space
 
 __all__ = ["ExpectedMatching", "Matching", "MatchingDraws", "draw_matchings", "match", "perturbed_variation"]
 
@@ -33,6 +32,10 @@ _BLOCK = 1 << 21
 # Steps from source points over target points to others within which Hopcroft and Karp are trusted with a graph. SciPy's
 # does not mark dead ends, so that it tries all paths from level to level, and these grow with the levels as powers do.
 _SHALLOW = 6
+
+
+# Sources and targets, as vertices of a graph.
+Edges = tuple[np.ndarray, np.ndarray]
 
 
 class Matching(NamedTuple):
@@ -92,9 +95,7 @@ def pv_of(pairs: Any, source_size: int, target_size: int) -> Any:
     return ((source_size - pairs) / source_size + (target_size - pairs) / target_size) / 2
 
 
-def match(
-    source: ArrayLike | None, target: ArrayLike | None, radius: float, *, seed: int = 0, metric: Metric = "euclidean"
-) -> Matching:
+def match(source: Points, target: Points, radius: float, *, seed: int = 0, metric: Metric = "euclidean") -> Matching:
     """Draws a maximum matching between the points of two samples that are within the radius (Algorithm 2, step 2).
 
     The cardinality is exact for every input. Which maximum matching it is depends on the seed and on the points as
@@ -123,9 +124,7 @@ def match(
     return Matching(sources, targets, lengths, pv)
 
 
-def perturbed_variation(
-    source: ArrayLike | None, target: ArrayLike | None, radius: float, *, metric: Metric = "euclidean"
-) -> float:
+def perturbed_variation(source: Points, target: Points, radius: float, *, metric: Metric = "euclidean") -> float:
     """The empirical perturbed variation of two samples (Algorithm 2).
 
     PV = 1/2 (S_u / m_s + T_u / m_t), with S_u and T_u the numbers of points that a maximum matching of the radius
@@ -181,27 +180,19 @@ def draw_matchings(graph: RadiusGraph, draws: int, *, seed: int = 0) -> Matching
 
 
 def _is_deep(graph: RadiusGraph, by_target: csc_array | None) -> bool:
-    """Whether some point of a graph is more than a few steps away from one of its component's."""
+    """Whether some source point of a graph is more than a few steps away from the first one of its component."""
     sizes = graph.source_rows.size, graph.target_rows.size
     sources, targets = _edges(graph, by_target, np.random.default_rng(0))
-    ones = np.ones(len(sources), np.int32)
-    forward = csr_array((ones, (sources, targets)), shape=sizes)
-    backward = forward.T.tocsr()
-    whole = csr_array((ones, (sources, sizes[0] + targets)), shape=(sum(sizes),) * 2)
-    component = connected_components(whole, directed=False)[1][: sizes[0]]
-    frontier = np.zeros(sizes[0], bool)
-    frontier[np.unique(component, return_index=True)[1]] = True
-    seen = frontier
-    for _ in range(_SHALLOW):
-        frontier = (forward @ (backward @ frontier.astype(np.int32) > 0).astype(np.int32) > 0) & ~seen
-        seen = seen | frontier
-    return bool(np.any(frontier))
+    edges = csr_array((np.ones(len(sources), np.int32), (sources, sizes[0] + targets)), shape=(sum(sizes),) * 2)
+    component = connected_components(edges, directed=False)[1][: sizes[0]]
+    first = np.unique(component, return_index=True)[1]
+    hops = dijkstra(edges, directed=False, indices=first, unweighted=True, min_only=True)[: sizes[0]]
+    # A step from source to source is two edges.
+    return bool(np.max(hops) >= 2 * _SHALLOW)
 
 
-def _edges(
-    graph: RadiusGraph, by_target: csc_array | None, stream: np.random.Generator
-) -> tuple[np.ndarray, np.ndarray]:
-    """All edges of a graph of few, or a few random ones of every point, on both sides: sources and targets."""
+def _edges(graph: RadiusGraph, by_target: csc_array | None, stream: np.random.Generator) -> Edges:
+    """All edges of a graph of few, or a few random ones of every point, on both sides."""
     if by_target is None:
         return np.repeat(np.arange(graph.source_rows.size), np.diff(graph.starts)), graph.neighbours
     sources, source_targets = _sample(graph.starts, graph.neighbours, stream)
@@ -210,11 +201,7 @@ def _edges(
 
 
 def _random_matching(
-    graph: RadiusGraph,
-    by_target: csc_array | None,
-    stream: np.random.Generator,
-    deep: bool,
-    known: np.ndarray | None = None,
+    graph: RadiusGraph, by_target: csc_array | None, stream: np.random.Generator, deep: bool, known: np.ndarray | None
 ) -> np.ndarray:
     """Draws a maximum matching.
 
@@ -223,14 +210,14 @@ def _random_matching(
       by_target: the edges stored by target vertex; None for a graph of few edges, which is taken whole.
       stream: the source of all randomness.
       deep: of `_is_deep`.
-      known: a maximum matching, as the result. Its size spares the proof that this one is maximum, and its edges make
-        any thin graph that holds them large enough for a maximum matching.
+      known: a maximum matching, as the result, or None. Its size spares the proof that this one is maximum, and its
+        edges make any thin graph that holds them large enough for a maximum matching.
 
     Returns: the source vertex matched with each target vertex, or -1 ``[m_t]``.
     """
     sizes = graph.source_rows.size, graph.target_rows.size
-    sources, targets = _edges(graph, by_target, stream)
-    partners = _maximum(sources, targets, sizes, stream, deep)
+    edges = _edges(graph, by_target, stream)
+    partners = _maximum(edges, sizes, stream, deep)
     if by_target is None:
         return partners
     most = min(sizes) if known is None else np.count_nonzero(known >= 0)
@@ -239,47 +226,45 @@ def _random_matching(
         reached = np.flatnonzero(parents >= 0)
         if known is None and np.all(partners[reached] >= 0):
             break
-        sources, targets = np.concatenate([sources, parents[reached]]), np.concatenate([targets, reached])
-        partners = _maximum(sources, targets, sizes, stream, deep)
+        edges = np.concatenate([edges[0], parents[reached]]), np.concatenate([edges[1], reached])
+        partners = _maximum(edges, sizes, stream, deep)
     return partners
 
 
-def _sample(starts: np.ndarray, neighbours: np.ndarray, stream: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+def _sample(starts: np.ndarray, neighbours: np.ndarray, stream: np.random.Generator) -> Edges:
     """A few random edges of every vertex that has any: the vertices and their neighbours."""
     degree = np.diff(starts)
     vertices = np.repeat(np.flatnonzero(degree), _SAMPLED)
     return vertices, neighbours[starts[vertices] + (stream.random(vertices.size) * degree[vertices]).astype(np.int64)]
 
 
-def _maximum(
-    sources: np.ndarray, targets: np.ndarray, sizes: tuple[int, int], stream: np.random.Generator, deep: bool
-) -> np.ndarray:
+def _maximum(edges: Edges, sizes: tuple[int, int], stream: np.random.Generator, deep: bool) -> np.ndarray:
     """A maximum matching of these edges, as the source of each target, or -1 ``[m_t]``."""
     # SciPy follows the order of the vertices, so that they are numbered at random. Its older versions ask for int32.
-    source_number, target_number = (stream.permutation(size).astype(np.int32) for size in sizes)
-    ends = source_number[sources], target_number[targets]
+    numbers = [stream.permutation(size).astype(np.int32) for size in sizes]
+    ends = numbers[0][edges[0]], numbers[1][edges[1]]
     if deep:
-        partners = _by_flow(*ends, sizes)
+        partners = _by_flow(ends, sizes)
     else:
-        edges = csr_array((np.ones(len(sources), dtype=np.int32), ends), shape=sizes)
-        partners = maximum_bipartite_matching(edges, perm_type="row")
-    partners = partners[target_number]
-    return np.where(partners >= 0, np.argsort(source_number)[partners], -1)
+        graph = csr_array((np.ones(len(ends[0]), np.int32), ends), shape=sizes)
+        partners = maximum_bipartite_matching(graph, perm_type="row")
+    partners = partners[numbers[1]]
+    return np.where(partners >= 0, np.argsort(numbers[0])[partners], -1)
 
 
-def _by_flow(sources: np.ndarray, targets: np.ndarray, sizes: tuple[int, int]) -> np.ndarray:
+def _by_flow(edges: Edges, sizes: tuple[int, int]) -> np.ndarray:
     """The same by a maximum flow of one unit through every point: in polynomial time on any graph, and slower on most.
 
     Vertex 0 is where it comes from, then there are the sources, the targets, and where it goes.
     """
     last = 1 + sum(sizes)
     every_source, every_target = np.split(np.arange(1, last, dtype=np.int32), sizes[:1])
-    tails = np.concatenate([np.zeros_like(every_source), every_source[sources], every_target])
-    heads = np.concatenate([every_source, every_target[targets], np.full_like(every_target, last)])
+    tails = np.concatenate([np.zeros_like(every_source), every_source[edges[0]], every_target])
+    heads = np.concatenate([every_source, every_target[edges[1]], np.full_like(every_target, last)])
     network = csr_array((np.ones(len(tails), np.int32), (tails, heads)), shape=(last + 1, last + 1))
-    flow = maximum_flow(network, 0, last, method="dinic").flow[1 : 1 + sizes[0], 1 + sizes[0] : last].tocoo()
-    partners, used = np.full(sizes[1], -1), flow.data > 0
-    partners[flow.col[used]] = flow.row[used]
+    flow = maximum_flow(network, 0, last, method="dinic").flow[1 : 1 + sizes[0], 1 + sizes[0] : last]
+    (sources, targets), partners = (flow > 0).nonzero(), np.full(sizes[1], -1)
+    partners[targets] = sources
     return partners
 
 
@@ -291,22 +276,20 @@ def _search(graph: RadiusGraph, partners: np.ndarray, stream: np.random.Generato
     Returns: the source from which the forest reaches each target, or -1 ``[m_t]``.
     """
     degree, parents = np.diff(graph.starts), np.full(partners.size, -1)
-    outside = np.ones(partners.size, dtype=bool)
+    reach = csr_array((np.ones(graph.neighbours.size, np.int8), graph.neighbours, graph.starts))
     unmatched = degree > 0
     unmatched[partners[partners >= 0]] = False
     frontier = np.flatnonzero(unmatched)
     missing = frontier.size
     while frontier.size and missing > 0:
+        outside = parents < 0
         parts = min(frontier.size, 1 + degree[frontier].sum() // _BLOCK)
         for part in np.array_split(stream.permutation(frontier), parts):
-            ends = np.cumsum(degree[part])
-            edges = np.repeat(graph.starts[part + 1] - ends, degree[part]) + np.arange(ends[-1])
-            sources, targets = np.repeat(part, degree[part]), graph.neighbours[edges]
+            sources, targets = np.repeat(part, degree[part]), reach[part].indices
             # The last claim on a target counts. In a random order, no source takes all targets in its reach.
             new = stream.permutation(np.flatnonzero(outside[targets]))
             parents[targets[new]] = sources[new]
         reached = np.flatnonzero(outside & (parents >= 0))
-        outside[reached] = False
         frontier = partners[reached]
         frontier = frontier[frontier >= 0]
         missing -= reached.size - frontier.size

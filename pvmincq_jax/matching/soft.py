@@ -23,7 +23,7 @@ import numpy as np
 from pvmincq_jax._checks import check_count, check_not_negative, check_points, check_positive, check_rank, check_samples
 from pvmincq_jax._distances import root, squared_distances
 from pvmincq_jax._types import Array, ArrayLike
-from pvmincq_jax.matching.points import MatchedSpread, matched_spread
+from pvmincq_jax.matching.selflabel import MatchedSpread, matched_spread
 
 __all__ = [
     "SinkhornMatching",
@@ -276,17 +276,12 @@ class SinkhornTransport(NamedTuple):
 
 
 def sinkhorn_transport(
-    source: ArrayLike,
-    target: ArrayLike,
-    radius: ArrayLike,
-    *,
-    softness: ArrayLike = 0.02,
-    pairs: ArrayLike | None = None,
-    iterations: int = 500,
+    source: ArrayLike, target: ArrayLike, radius: ArrayLike, *, softness: ArrayLike = 0.02, iterations: int = 500
 ) -> SinkhornTransport:
     """Moves each source point to the mean of the target points under the plan of largest entropy. Not in the paper.
 
-    z_s = sum_t p_st x_t / P_s, with p of `sinkhorn_matching` on `radius_affinity`.
+    z_s = sum_t p_st x_t / P_s, with p of `sinkhorn_matching` on `radius_affinity`, of as many pairs as the smaller
+    sample has points: a soft edge always allows them, and a sharp one from the bottleneck radius on.
 
     A traced function throughout, differentiable in both samples and the radius, where `pvmincq_jax.pv_transport` draws.
 
@@ -294,8 +289,6 @@ def sinkhorn_transport(
       source, target: ``[m_s, d]`` and ``[m_t, d]``.
       radius: above 0.
       softness: see `radius_affinity`.
-      pairs: see `sinkhorn_matching`; all of the smaller sample when None, which a soft edge always allows and a sharp
-        one from the bottleneck radius on.
       iterations: see `sinkhorn_matching`.
 
     Returns: a `SinkhornTransport`. A source point without any weight is moved to the origin and has weight 0.
@@ -306,5 +299,5 @@ def sinkhorn_transport(
       [1.  9.5]
     """
     affinity = radius_affinity(source, target, radius, softness)
-    matching = sinkhorn_matching(affinity, min(affinity.shape) if pairs is None else pairs, iterations=iterations)
+    matching = sinkhorn_matching(affinity, min(affinity.shape), iterations=iterations)
     return SinkhornTransport(matched_spread(target, matching.plan), matching)

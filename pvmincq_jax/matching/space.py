@@ -17,7 +17,7 @@ from pvmincq_jax._types import ArrayLike
 
 __all__ = ["Metric", "Precomputed"]
 
-# Pairs of points handled at once: 32 MB a temporary array.
+# Pairs up to which all are looked at, or their distances kept: 32 MB.
 PAIR_BLOCK = 1 << 22
 # Pairs whose features are added up at once: few enough for the processor's cache.
 _TILE = 1 << 15
@@ -40,6 +40,8 @@ class Precomputed(NamedTuple):
     distances: ArrayLike
 
 
+# A sample; None beside `Precomputed` distances alone.
+Points = ArrayLike | None
 Metric = str | float | np.ndarray | Callable[[np.ndarray, np.ndarray], float] | Precomputed
 
 
@@ -96,16 +98,11 @@ class Space(NamedTuple):
         """Distances of source vertices ``start`` to ``stop`` to all targets ``[stop - start, m_t]``."""
         if self.matrix is not None:
             return self.matrix[start:stop]
-        sources, targets = np.arange(self.source_rows.size)[start:stop, None], np.arange(self.target_rows.size)
-        lengths = np.empty((sources.size, targets.size))
-        step = max(1, _TILE // targets.size)
-        for first in range(0, sources.size, step):
-            lengths[first : first + step] = self.lengths(sources[first : first + step], targets)
-        return lengths
+        return self.lengths(np.arange(self.source_rows.size)[start:stop, None], np.arange(self.target_rows.size))
 
     def blocks(self) -> Iterator[tuple[int, np.ndarray]]:
         """All distances, some rows at a time, each with the number of its first row."""
-        step = max(1, PAIR_BLOCK // self.target_rows.size)
+        step = max(1, _TILE // self.target_rows.size)
         for start in range(0, self.source_rows.size, step):
             yield start, self.block(start, start + step)
 
@@ -164,9 +161,7 @@ def _canonical_matrix_order(ranks: np.ndarray, ties: np.ndarray | None) -> tuple
     return np.argsort(row_class, kind="stable"), np.argsort(column_class, kind="stable")
 
 
-def _matrix_space(
-    source: ArrayLike | None, target: ArrayLike | None, metric: Precomputed, ties: np.ndarray | None
-) -> Space:
+def _matrix_space(source: Points, target: Points, metric: Precomputed, ties: np.ndarray | None) -> Space:
     (matrix,) = read_samples(**{"metric.distances": metric.distances})
     check_points("metric.distances", matrix)
     for name, points, size in zip(("source", "target"), (source, target), matrix.shape):
@@ -180,9 +175,7 @@ def _matrix_space(
     return Space(*features, 2.0, matrix[np.ix_(rows, columns)], rows, columns)
 
 
-def make_space(
-    source: ArrayLike | None, target: ArrayLike | None, metric: Metric = "euclidean", ties: np.ndarray | None = None
-) -> Space:
+def make_space(source: Points, target: Points, metric: Metric = "euclidean", ties: np.ndarray | None = None) -> Space:
     """Checks two samples and a metric, and puts the points in the order that their coordinates decide.
 
     Ties ``[m_s]`` are what else tells coinciding source points apart: their labels.
@@ -220,6 +213,7 @@ def make_space(
     space = Space(*features, power, matrix, source_rows, target_rows)
     if matrix is None and not space.suits_tree and len(x) * len(y) <= PAIR_BLOCK:
         # Every graph would go over all pairs. SciPy's sums have the digits of `lengths`, its powers need not.
-        plain = power in _POWERS.values()
-        return space._replace(matrix=cdist(x, y, "minkowski", p=power) if plain else space.block(0, len(x)))
+        if power in _POWERS.values():
+            return space._replace(matrix=cdist(x, y, "minkowski", p=power))
+        return space._replace(matrix=np.concatenate([block for _, block in space.blocks()]))
     return space

@@ -6,10 +6,10 @@ from scipy import stats
 from sklearn.preprocessing import StandardScaler
 
 import pvmincq_jax as pvm
+from pvmincq_jax._samples import class_rows
 from pvmincq_jax.adaptation.criteria import normalised_cut
 from pvmincq_jax.adaptation.transport_criteria import class_distance, flip_penalty, matching_penalty
 from pvmincq_jax.datasets import moons_task
-from pvmincq_jax.matching.points import class_rows
 
 FEW = {"gammas": [1.0], "margins": [0.2], "draws": 8, "seed": 2}
 

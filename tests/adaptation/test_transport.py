@@ -14,7 +14,7 @@ from pvmincq_jax.bounds.deviation import (
     rbf_smoothness,
 )
 from pvmincq_jax.datasets import moons_task
-from pvmincq_jax.matching.points import matched_spread
+from pvmincq_jax.matching.selflabel import matched_spread
 
 GIVEN = {"margin": 0.1, "gamma": 2.0, "margin_unit": "fraction"}
 

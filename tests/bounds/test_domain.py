@@ -19,7 +19,7 @@ from pvmincq_jax.bounds.deviation import (
     rbf_smoothness,
 )
 from pvmincq_jax.bounds.domain import self_label_gap
-from pvmincq_jax.matching.points import MatchedSpread, matched_spread
+from pvmincq_jax.matching.selflabel import MatchedSpread, matched_spread
 
 SLACK = 1e-12
 POINTS, VOTERS = 6, 4

@@ -10,8 +10,8 @@ from experiments import penguins
 from experiments.run import tasks
 from experiments.run.methods import first_best
 from experiments.run.tasks import drawn_task
+from pvmincq_jax._samples import even_rows
 from pvmincq_jax.baselines import pv_svm, resampling
-from pvmincq_jax.matching.points import even_rows
 from tests.experiments.commands import lines_of
 
 

@@ -9,7 +9,7 @@ from scipy.spatial.distance import cdist
 
 import pvmincq_jax as pvm
 from pvmincq_jax._distances import root, squared_distances
-from pvmincq_jax.matching.points import host_spread, matched_spread
+from pvmincq_jax.matching.selflabel import host_spread, matched_spread
 
 
 def _points(sizes, features, offset=0.0, seed=0):

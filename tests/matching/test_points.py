@@ -32,7 +32,7 @@ def _pairs(distances, radius, left_out=None):
 def test_frequencies_agree_with_networkx(source, target):
     distances = cdist(source, target)
     radii = [1.5, 3.0]
-    found = pvm.shared_points(source, target, radii=radii, radius_unit="absolute", draws=20)
+    found = pvm.shared_points(source, target, radii=radii, draws=20)
     np.testing.assert_allclose(found.nearest, distances.min(axis=1))
     for radius, frequency in zip(radii, found.frequency):
         most = _pairs(distances, radius)
@@ -46,7 +46,7 @@ def test_frequencies_agree_with_networkx(source, target):
 def test_on_a_complete_graph_all_are_shared_alike():
     rng = np.random.default_rng(0)
     source, target = rng.normal(size=(12, 2)), rng.normal(size=(3, 2))
-    found = pvm.shared_points(source, target, radii=[100.0], radius_unit="absolute", draws=2000)
+    found = pvm.shared_points(source, target, radii=[100.0], draws=2000)
     # Three of twelve in each draw: 1/4, with a standard error of 0.01.
     np.testing.assert_allclose(found.score, 0.25, atol=0.045)
     assert found.pv[0] == pytest.approx((9 / 12) / 2)
@@ -55,7 +55,7 @@ def test_on_a_complete_graph_all_are_shared_alike():
 def test_what_has_no_counterpart_comes_last_and_copies_share_one():
     target = np.linspace(0, 1, 10)[:, None]
     source = np.concatenate([target + 0.01, [[7.0]], np.repeat(target[3:4], 5, axis=0)])
-    found = pvm.shared_points(source, target, radii=[0.02], radius_unit="absolute", draws=600)
+    found = pvm.shared_points(source, target, radii=[0.02], draws=600)
     assert found.ranking[-1] == 10
     # Six points, five of them coinciding, ask for one partner; the distance to it does not tell.
     np.testing.assert_allclose(found.score[[3, *range(11, 16)]], 1 / 6, atol=0.07)
@@ -73,7 +73,7 @@ def test_order_of_the_rows_does_not_matter():
     assert np.all(np.diff(found.score[found.ranking]) <= 0)
     np.testing.assert_allclose(found.pv, pvm.pv_curve(source, target).at(found.radii))
     metric = pvm.Precomputed(cdist(source, target))
-    given = pvm.shared_points(None, None, metric=metric, radii=found.radii, radius_unit="absolute")
+    given = pvm.shared_points(None, None, metric=metric, radii=found.radii)
     np.testing.assert_allclose(given.frequency.sum(axis=1), found.frequency.sum(axis=1))
 
 

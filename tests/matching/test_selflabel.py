@@ -114,22 +114,23 @@ def test_neighbours_by_brute_force(k):
     source, labels, target, _ = _moons(5)
     nearest = np.argsort(cdist(target, source), axis=1)[:, :k]
     mean = labels[nearest].mean(axis=1)
-    soft, hard = (pvm.nn_self_label(source, labels, target, k, soft=soft) for soft in (True, False))
-    np.testing.assert_allclose(soft.labels, mean, atol=1e-12)
-    np.testing.assert_array_equal(soft.weights, 1.0)
-    np.testing.assert_array_equal(hard.labels, np.sign(mean))
-    np.testing.assert_array_equal(hard.weights, np.abs(np.sign(mean)))
-    assert np.isnan(hard.pv)
-    np.testing.assert_array_equal(hard.pairs.target, np.repeat(np.arange(120), k))
-    np.testing.assert_array_equal(hard.pairs.source, np.sort(nearest, axis=1).ravel())
+    found = pvm.nn_self_label(source, labels, target, k)
+    np.testing.assert_array_equal(found.labels, np.sign(mean))
+    np.testing.assert_array_equal(found.weights, np.abs(np.sign(mean)))
+    assert np.isnan(found.pv)
+    np.testing.assert_array_equal(found.pairs.target, np.repeat(np.arange(120), k))
+    np.testing.assert_array_equal(found.pairs.source, np.sort(nearest, axis=1).ravel())
+    np.testing.assert_allclose(found.pairs.weights, 1 / k)
 
 
 def test_neighbours_that_tie_share_the_last_places():
     source, labels = np.array([[0.0], [2.0], [2.0], [-2.0]]), np.array([-1, 1, 1, -1])
     for order in ([0, 1, 2, 3], [3, 2, 1, 0], [2, 0, 3, 1]):
-        found = pvm.nn_self_label(source[order], labels[order], np.array([[0.0]]), 2, soft=True)
+        found = pvm.nn_self_label(source[order], labels[order], np.array([[0.0]]), 2)
         # One place for the point at 0, a third of the other for each of the three at distance 2.
-        assert found.labels[0] == pytest.approx((-1 + 1 / 3) / 2)
+        mean = found.pairs.weights @ labels[order][found.pairs.source]
+        assert mean == pytest.approx((-1 + 1 / 3) / 2)
+        assert found.labels[0] == np.sign(mean)
         assert found.pairs.weights.sum() == pytest.approx(1)
     with pytest.raises(ValueError, match="k must be at most the number of source points, 4"):
         pvm.nn_self_label(source, labels, np.array([[0.0]]), 5)

@@ -1,4 +1,9 @@
-"""Votes as probabilities of the classes: on a calibrated scale, or as the Gibbs classifier would answer."""
+"""Labels and domains of rows as scikit-learn's faces are told them, and votes as probabilities of the classes.
+
+Probabilities are on a calibrated scale, or as the Gibbs classifier would answer.
+"""
+
+from typing import Any
 
 import numpy as np
 from scipy.optimize import minimize_scalar
@@ -10,6 +15,42 @@ __all__: list[str] = []
 _POWERS = (-8.0, 8.0)
 # Log-odds are cut where 1 - p is 1e-9; and the class that is predicted is ahead by what double precision can tell.
 _SUREST, _AHEAD = 20.7, 1e-12
+
+
+def names_of(labels: np.ndarray, classes: np.ndarray) -> np.ndarray:
+    """The classes that labels of `signs` stand for ``[m]``."""
+    return classes[(labels > 0 if len(classes) == 2 else labels).astype(int)]
+
+
+def taken(y: Any, rows: np.ndarray) -> Any:
+    """Labels of some rows, bool ``[m]``; taken before they are one array, which text or NaN in others would change."""
+    return [label for label, kept in zip(y, rows) if kept] if isinstance(y, list | tuple) else np.asarray(y)[rows]
+
+
+def read_domain(sample_domain: Any, count: int) -> np.ndarray:
+    """The domain of each row ``[m]``, from one for each or one for all."""
+    domain = np.asarray(sample_domain)
+    if domain.ndim and domain.shape != (count,):
+        raise ValueError(f"sample_domain must have one entry per row of X ({count}); its shape is {domain.shape}")
+    if not np.issubdtype(domain.dtype, np.number) or np.any(np.isnan(domain)):
+        raise ValueError("sample_domain must hold numbers: 0 or above for source rows, below 0 for target rows")
+    return np.broadcast_to(domain, (count,))
+
+
+def source_part(y: Any, sample_domain: Any, count: int) -> tuple[np.ndarray, Any]:
+    """Which rows are of the source, those with a domain of 0 or more, bool ``[m]``; and the labels of these."""
+    source = read_domain(sample_domain, count) >= 0
+    for rows, name, rule in ((source, "source", "0 or above"), (~source, "target", "below 0")):
+        if not np.any(rows):
+            raise ValueError(
+                f"sample_domain names no {name} row ({rule}): adaptation needs both domains. For one domain, leave "
+                "sample_domain out"
+            )
+    if y is None or np.shape(y)[:1] != (count,):
+        raise ValueError(
+            f"y must have one entry per row of X ({count}), whatever it is for target rows; its shape is {np.shape(y)}"
+        )
+    return source, taken(y, source)
 
 
 def predicted_numbers(votes: np.ndarray) -> np.ndarray:
