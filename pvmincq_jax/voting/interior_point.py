@@ -230,7 +230,8 @@ def solve_interior_point(
     q = jnp.append(target, -1.0)
     last = jnp.arange(rank + 1) == rank
     newton_factor = _newton_factor(jnp.where(free, F, 0.0), free, dense, sizes)
-    side = jnp.array([[1.0], [-1.0]], dtype)
+    # Of an operation, not an array of NumPy: `shard_map` takes that for the same on all devices in a batch of branches.
+    side = 1 - 2 * jnp.arange(2, dtype=dtype)[:, None]
     ones = jnp.ones_like(a)
 
     def slacks(u: Array) -> Array:

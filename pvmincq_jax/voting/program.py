@@ -103,6 +103,8 @@ def _attempt(
     steps: Steps, lead: int, sizes: Sizes, sample: _Sample, problem: qp.BoxQP
 ) -> tuple[qp.BoxQPSolution, Array]:
     """The interior point's solution and its residual: of quick steps, of sure ones, or of these where those fail."""
+    # A loop's state keeps its type: under `shard_map` all of it differs between devices, as what it meets inside does.
+    sample, problem = jax.tree.map(lambda leaf: jnp.where(problem.skip, leaf, leaf), (sample, problem))
     scaled, (rank, voters) = qp.scaled(problem), problem.factor.shape
     sure = functools.partial(solve_interior_point, scaled, sizes=sizes)
     quick = functools.partial(sure, rows=lead, dense=2 * lead > voters)
@@ -122,11 +124,9 @@ def _attempt(
         return (state[0] < 2) & ~(state[2] <= _GOOD * accuracy(sample.votes.dtype))
 
     r, x = problem.dual_target, problem.fixed
-    nothing = qp.BoxQPSolution(x, r, jnp.zeros_like(x[0]), jnp.zeros((), jnp.int32))
-    start = (problem.skip | (problem.tau < SMALL_MARGIN)).astype(jnp.int32), nothing, jnp.full_like(x[0], jnp.inf)
-    # A loop's state keeps its type: under `shard_map` all of it differs between devices.
-    start = jax.tree.map(lambda leaf: jnp.where(problem.skip, leaf, leaf), start)
-    return jax.lax.while_loop(fails, turn, start)[1:]
+    number = (problem.skip | (problem.tau < SMALL_MARGIN)).astype(jnp.int32)
+    nothing = qp.BoxQPSolution(x, r, 0 * problem.tau, 0 * number)
+    return jax.lax.while_loop(fails, turn, (number, nothing, jnp.inf + problem.tau))[1:]
 
 
 # 1, whose derivative is NaN: what it is a factor of can be differentiated no further.

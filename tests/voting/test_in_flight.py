@@ -16,7 +16,7 @@ from pvmincq_jax.voting.mincq import Solver
 TIME_OUT = 200
 
 
-SHORT = ("dispatches", 30), ("threads", 24), ("gradients", 4)
+SHORT = ("dispatches", 30), ("threads", 24), ("gradients", 4), ("shard_map", 3)
 LONG = ("dispatches", 80), ("threads", 40), ("shard_map", 20), ("sharded_jit", 20)
 
 
