@@ -4,17 +4,18 @@ At one point, over the grid of folds x radii x gammas x margins, and on one doma
 Matchings are drawn on the host, once per fold and radius.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 import numpy as np
 
-from pvmincq_jax._checks import check_count, check_margins, read_task
+from pvmincq_jax._checks import check_count, check_margins, check_positive, check_task
 from pvmincq_jax._samples import check_folds, everybody_and_folds
 from pvmincq_jax._threads import Progress, progress_bar
-from pvmincq_jax._types import ArrayLike, MarginUnit, RadiusUnit
-from pvmincq_jax.adaptation.model import PVMinCq, learn_at
+from pvmincq_jax._types import ArrayLike, MarginUnit, RadiusUnit, takes_options_of
+from pvmincq_jax.adaptation.choice import model_at
+from pvmincq_jax.adaptation.model import PVMinCq
 from pvmincq_jax.adaptation.sweeps import (
     GridOptions,
     LearningTask,
@@ -27,7 +28,7 @@ from pvmincq_jax.adaptation.sweeps import (
 from pvmincq_jax.matching.curve import PV_LEVELS, grid_radii
 from pvmincq_jax.matching.graph import RadiusGraph, check_reach, space_graph
 from pvmincq_jax.matching.matching import ExpectedMatching, MatchingDraws, draw_matchings
-from pvmincq_jax.matching.selflabel import SelfLabels, carry_labels, self_label
+from pvmincq_jax.matching.selflabel import SelfLabels, carry_labels
 from pvmincq_jax.matching.space import Metric, make_space
 from pvmincq_jax.voting.centers import MOST_VOTERS, CenterKind, PlacedVoters, place_voters
 from pvmincq_jax.voting.classes import class_numbers
@@ -40,71 +41,6 @@ MARGIN_FRACTIONS = (0.01, 0.05, 0.1, 0.2, 0.5)
 # Each fold of more than two classes is a vote for every class: five classes and two folds cost as much as two classes
 # and fourteen.
 _FOLDS, _FOLDS_OF_MORE = 5, 2
-
-
-def pv_mincq(
-    source: ArrayLike,
-    source_labels: ArrayLike,
-    target: ArrayLike,
-    *,
-    radius: float,
-    margin: float,
-    gamma: float | None = None,
-    draws: int = 1,
-    seed: int = 0,
-    voters: VoterKind = "rbf",
-    centers: CenterKind = "target",
-    most_voters: int = MOST_VOTERS,
-    radius_unit: RadiusUnit = "absolute",
-    margin_unit: MarginUnit = "fraction",
-    metric: Metric = "euclidean",
-) -> PVMinCq:
-    """Learns a majority vote for the target domain from labelled source points (Algorithm 3).
-
-    1. match source and target points within the radius; 2. carry the labels over the matching; 3. run MinCq on the
-    self-labelled target points.
-
-    Host code: it computes in the precision of the samples (float64 unless all are float32), whatever JAX's
-    configuration, and returns NumPy arrays. To choose radius, margin and gamma without target labels, see
-    `pvmincq_jax.sweep` and `pvmincq_jax.fit_validated`.
-
-    Args:
-      source, source_labels, target: ``[m_s, d]``, ``[m_s]`` in {-1, +1}, and ``[m_t, d]``, without labels.
-      radius: pairs up to this distance may be matched.
-      margin: mu as a fraction of mu_max, in (0, 1], or absolute, in (0, mu_max].
-      gamma: of the kernels exp(-gamma |x - c|^2); or the value that other ``voters`` make a family of.
-      draws: 1 for the paper's single matching; more for soft labels, the mean over as many random maximum matchings.
-      seed: of the matchings.
-      voters: "rbf" for Gaussian kernels, "stumps" for ten decision stumps per feature; a list of functions from points
-        to values in [-1, 1]; any family with ``votes(x)``, such as `pvmincq_jax.StumpVoters`, in JAX or NumPy; a
-        function from a value, ``gamma``, to a family; or a list of families, of which ``gamma`` is the number, from 0
-        on. `pvmincq_jax.Voters` says how to write one.
-      centers: where kernels, or other voters with a point each, sit: "target" (the matched target points, "the
-        learning sample" of MinCq in the paper), "source", or "both". ``python -m experiments.voters`` compares them.
-        The default is the paper's own and the cheapest.
-      most_voters: how many of them at most. Of more points than that, some stand for all of them, drawn as
-        k-means++ starts and the same whatever the order of the rows; a kernel votes if it stands for a matched point.
-      radius_unit: how to read ``radius``: "absolute", "pv" or "bottleneck", see `pvmincq_jax.grid_radii`.
-      margin_unit: how to read ``margin``: "fraction" or "absolute".
-      metric: of the matching, see `pvmincq_jax.match`.
-
-    Returns: a `PVMinCq`, for `pvmincq_jax.decision` and `pvmincq_jax.predict`.
-
-    Example:
-      >>> from pvmincq_jax import predict
-      >>> source, labels = np.array([[0.0], [0.2], [1.0], [1.2]]), np.array([1, 1, -1, -1])
-      >>> model = pv_mincq(source, labels, source + 0.1, radius=0.15, margin=0.5, gamma=5.0)
-      >>> print(predict(model, np.array([[0.1], [1.1]])), float(model.pv))
-      [ 1. -1.] 0.0
-    """
-    source, labels, target = read_task(source, source_labels, target)
-    check_margins([margin], margin_unit, "margin")
-    family = one_family(voters, gamma)
-    reach = radius if radius_unit == "absolute" else float(grid_radii(source, target, [radius], radius_unit, metric)[0])
-    labelled = self_label(source, labels, target, reach, draws=draws, seed=seed, metric=metric)
-    (voters_at,) = place_voters([family], source, target, centers, most_voters, seed)
-    mask = voters_at.mask(labelled.weights > 0, np.ones(len(source), bool))
-    return learn_at(voters_at.family, target, labelled, mask, reach, margin, margin_unit)
 
 
 def sweep(
@@ -170,7 +106,7 @@ def sweep(
     families = family_grid(voters, gammas, target)
     levels = PV_LEVELS if radii is None else np.atleast_1d(radii)
     count = _fold_count(folds, labels, len(levels) * len(margins) * len(families.values))
-    options = GridOptions(families, margins, margin_unit, most_voters, count, draws, seed, solver, mesh)
+    options = GridOptions(families.values, margins, margin_unit, solver, mesh)
     kinds = class_numbers(labels)
     weights = read_weights("source_weights", source_weights, len(source))
     placed = place_voters(families.families, source, target, centers, most_voters, seed)
@@ -182,11 +118,82 @@ def sweep(
         lengths = np.maximum(grid_radii(source, target, levels, "pv", metric), np.finfo(float).tiny)
     else:
         lengths = grid_radii(source, target, radii, radius_unit, metric)
+    # Algorithm 3: match, carry the labels over, and learn on the self-labelled target.
     graph = check_reach(space_graph(make_space(source, target, metric, ties=kinds), float(lengths.max())))
     with progress_bar(progress, len(learning) * len(lengths) * (1 + len(families.values)), "sweep") as advance:
+        samples = carry_at_radii([graph], lengths[:, None], labels, weights, learning, draws, seed, advance)
         options = options._replace(advance=advance)
-        samples = _carried_labels(graph, labels, weights, lengths, learning, options)
-        return _learn(placed, samples, learning, (source, labels, target), weights, lengths, options)
+        return learn_on_target(placed, samples, learning, (source, labels, target), weights, options, radii=lengths)
+
+
+@takes_options_of(sweep, "radii", "margins", "gammas", "folds")
+def pv_mincq(
+    source: ArrayLike,
+    source_labels: ArrayLike,
+    target: ArrayLike,
+    *,
+    radius: float,
+    margin: float,
+    gamma: float | None = None,
+    **options: Any,
+) -> PVMinCq:
+    """Learns a majority vote for the target domain from labelled source points (Algorithm 3).
+
+    1. match source and target points within the radius; 2. carry the labels over the matching; 3. run MinCq on the
+    self-labelled target points.
+
+    Host code: it computes in the precision of the samples (float64 unless all are float32), whatever JAX's
+    configuration, and returns NumPy arrays. To choose radius, margin and gamma without target labels, see
+    `pvmincq_jax.sweep` and `pvmincq_jax.fit_validated`.
+
+    Args:
+      source, source_labels, target: ``[m_s, d]``, ``[m_s]`` in {-1, +1}, and ``[m_t, d]``, without labels.
+      radius: pairs up to this distance may be matched.
+      margin: mu as a fraction of mu_max, in (0, 1], or absolute, in (0, mu_max].
+      gamma: of the kernels exp(-gamma |x - c|^2); or the value that other ``voters`` make a family of.
+      draws: 1 for the paper's single matching; more for soft labels, the mean over as many random maximum matchings.
+      seed: of the matchings.
+      voters: "rbf" for Gaussian kernels, "stumps" for ten decision stumps per feature; a list of functions from points
+        to values in [-1, 1]; any family with ``votes(x)``, such as `pvmincq_jax.StumpVoters`, in JAX or NumPy; a
+        function from a value, ``gamma``, to a family; or a list of families, of which ``gamma`` is the number, from 0
+        on. `pvmincq_jax.Voters` says how to write one.
+      centers: where kernels, or other voters with a point each, sit: "target" (the matched target points, "the
+        learning sample" of MinCq in the paper), "source", or "both". ``python -m experiments.voters`` compares them.
+        The default is the paper's own and the cheapest.
+      most_voters: how many of them at most. Of more points than that, some stand for all of them, drawn as
+        k-means++ starts and the same whatever the order of the rows; a kernel votes if it stands for a matched point.
+      radius_unit: how to read ``radius``: "absolute", "pv" or "bottleneck", see `pvmincq_jax.grid_radii`.
+      margin_unit: how to read ``margin``: "fraction" or "absolute".
+      metric: of the matching, see `pvmincq_jax.match`.
+      solver, mesh, progress, source_weights: as in `pvmincq_jax.sweep`.
+
+    Returns: a `PVMinCq`, for `pvmincq_jax.decision` and `pvmincq_jax.predict`.
+
+    Example:
+      >>> from pvmincq_jax import predict
+      >>> source, labels = np.array([[0.0], [0.2], [1.0], [1.2]]), np.array([1, 1, -1, -1])
+      >>> model = pv_mincq(source, labels, source + 0.1, radius=0.15, margin=0.5, gamma=5.0)
+      >>> print(predict(model, np.array([[0.1], [1.1]])), float(model.pv))
+      [ 1. -1.] 0.0
+    """
+    check_task(source, source_labels, target)
+    point = grid_of_point(radius, margin, gamma, options)
+    return model_at(sweep(source, source_labels, target, folds=None, **point), (0, 0, 0))
+
+
+def grid_of_point(radius: float | None, margin: float, gamma: float | None, options: dict[str, Any]) -> dict[str, Any]:
+    """The options of a fit at one point as those of a grid, checked by their own names; no radius at all if it is None.
+
+    Example:
+      >>> grid_of_point(0.5, 0.1, None, {"voters": "stumps"})
+      {'voters': 'stumps', 'radii': [0.5], 'margins': [0.1], 'gammas': None}
+    """
+    check_margins([margin], options.get("margin_unit", "fraction"), "margin")
+    one_family(options.get("voters", "rbf"), gamma)
+    if radius is not None and options.get("radius_unit") != "pv":
+        check_positive("radius", radius)
+    radii, gammas = ([] if one is None else [one] for one in (radius, gamma))
+    return options | {"radii": radii, "margins": [margin], "gammas": gammas or None}
 
 
 def mincq_sweep(
@@ -228,8 +235,8 @@ def mincq_sweep(
         pairs = ExpectedMatching(rows, rows, np.ones(rows.size))
         samples.append([SelfLabels(np.where(kept, labels, 0.0), kept * weights, 0.0, pairs)])
     placed = place_voters(families.families, points, points, "source", most_voters, seed)
-    options = GridOptions(families, margins, margin_unit, most_voters, count, seed=seed)
-    return _learn(placed, samples, learning, (points, labels, points), weights, np.zeros(1), options)
+    options = GridOptions(families.values, margins, margin_unit)
+    return learn_on_target(placed, samples, learning, (points, labels, points), weights, options, radii=np.zeros(1))
 
 
 def _fold_count(folds: int | None, labels: np.ndarray, grid: int) -> int:
@@ -241,7 +248,37 @@ def _fold_count(folds: int | None, labels: np.ndarray, grid: int) -> int:
     return max(2, min(_FOLDS if labels.ndim == 1 else _FOLDS_OF_MORE, int(sizes.min()))) if grid > 1 else 0
 
 
-def carry_class_labels(draws: MatchingDraws, labels: np.ndarray, weights: np.ndarray) -> SelfLabels:
+def carry_at_radii(
+    graphs: Sequence[RadiusGraph], radii: np.ndarray, labels: np.ndarray, weights: np.ndarray, learning: np.ndarray,
+    draws: int, seed: int, advance: Callable[[int], None] = lambda steps: None,
+) -> list[list[SelfLabels]]:  # fmt: skip
+    """Labels carried over matchings of each fold at each radius: step 2 of Algorithm 3, from everybody and by folds.
+
+    Args:
+      graphs: of the samples in each of s descriptions, whose matchings count alike.
+      radii: of each description ``[r, s]``.
+      labels: of the source ``[m_s]``, or of each class against the rest ``[c, m_s]``.
+      weights: of the source points ``[m_s]``.
+      learning: which of these are learnt from ``[1 + folds, m_s]``.
+      draws, seed: of the matchings in each description.
+      advance: told when the labels of a fold and radius are there.
+
+    Returns: labels of the target points for each fold and radius ``[1 + folds][r]``; their PV is the mean.
+    """
+    parts = [np.flatnonzero(kept) for kept in learning]
+    samples: list[list[SelfLabels]] = [[] for _ in parts]
+    for lengths in radii:
+        # A radius at a time: its folds are cut from its own edges, which may be few.
+        cuts = [graph.within(float(radius)) for graph, radius in zip(graphs, lengths)]
+        for row, rows in zip(samples, parts):
+            drawn = [draw_matchings(cut.within(cut.radius, rows), draws, seed=seed) for cut in cuts]
+            partners, pv = np.concatenate([one.partners for one in drawn]), np.mean([one.pv for one in drawn])
+            row.append(_carry(MatchingDraws(partners, float(pv), len(rows)), labels[..., rows], weights[rows]))
+            advance(1)
+    return samples
+
+
+def _carry(draws: MatchingDraws, labels: np.ndarray, weights: np.ndarray) -> SelfLabels:
     """`pvmincq_jax.carry_labels`, or that of each class against the rest: labels ``[c, m_t]`` from ``[c, m_s]``.
 
     A label of weight w_s counts as w_s labels: l_t = sum_s p_st w_s y_s / sum_s p_st w_s, and the latter is the weight.
@@ -257,44 +294,27 @@ def carry_class_labels(draws: MatchingDraws, labels: np.ndarray, weights: np.nda
     return carried._replace(labels=means.reshape(carried.labels.shape), weights=heavy)
 
 
-def _carried_labels(
-    graph: RadiusGraph,
-    labels: np.ndarray,
-    weights: np.ndarray,
-    radii: np.ndarray,
-    learning: np.ndarray,
-    options: GridOptions,
-) -> list[list[SelfLabels]]:
-    """One matching, or mean of several, per fold and radius, all from one graph; [1 + folds][r]."""
-    parts = [np.flatnonzero(kept) for kept in learning]
-    samples: list[list[SelfLabels]] = [[] for _ in parts]
-    for radius in radii:
-        # A radius at a time: its folds are cut from its own edges, which may be few.
-        cut = graph.within(float(radius))
-        for row, rows in zip(samples, parts):
-            draws = draw_matchings(cut.within(cut.radius, rows), options.draws, seed=options.seed)
-            row.append(carry_class_labels(draws, labels[..., rows], weights[rows]))
-            options.advance(1)
-    return samples
+def learn_on_target(
+    placed: Sequence[PlacedVoters], samples: Sequence[Sequence[SelfLabels]], learning: np.ndarray,
+    task: tuple[Any, np.ndarray, Any], weights: np.ndarray | float, options: GridOptions, **named: Any,
+) -> Sweep:  # fmt: skip
+    """Votes on target points whose labels are there, for each fold and radius: step 3 of Algorithm 3.
 
-
-def _learn(
-    placed: Sequence[PlacedVoters],
-    samples: list[list[SelfLabels]],
-    learning: np.ndarray,
-    task: tuple[np.ndarray, np.ndarray, np.ndarray],
-    weights: np.ndarray,
-    radii: np.ndarray,
-    options: GridOptions,
-) -> Sweep:
-    """Votes on target points whose labels are there, for each fold and radius."""
+    Args:
+      placed: the families.
+      samples: of the target points, for each fold and radius.
+      learning: which source points these labels are from ``[1 + folds, m_s]``.
+      task: source points, labels and target points, as the families take them.
+      weights: of the source points ``[m_s]``.
+      options: of the grid.
+      **named: radii, and further fields of the `Sweep`.
+    """
     source, labels, target = task
     masks = [
         [[one.mask(sample.weights > 0, kept) for one in placed] for sample in row]
         for row, kept in zip(samples, learning)
     ]
-    families = (tuple(one.family for one in placed),) * len(radii)
-    points: list[Any] = [target] * len(radii)
-    learnt = LearningTask(points, families, masks, samples, target, source, learning, weights)
+    families = (tuple(one.family for one in placed),) * len(samples[0])
+    learnt = LearningTask([target] * len(families), families, masks, samples, target, source, learning, weights)
     pv = np.array([one.pv for one in samples[0]])
-    return learn_sweep(learnt, options, labels, radii=radii, pv=pv, target=target)
+    return learn_sweep(learnt, options, labels, **{"pv": pv, "target": target} | named)

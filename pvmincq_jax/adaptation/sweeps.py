@@ -12,49 +12,38 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from pvmincq_jax._checks import are_class_numbers, check_count, check_sample_weights, read_task
+from pvmincq_jax._checks import are_class_numbers, check_sample_weights, read_task
 from pvmincq_jax._threads import core_count, on_all_cores
 from pvmincq_jax._types import ArrayLike, MarginUnit, Status, brief
 from pvmincq_jax.adaptation.grid import Figures, Problems, VoteBlocks, compile_ahead, solve_grid
 from pvmincq_jax.adaptation.transport import Transport
 from pvmincq_jax.matching.selflabel import SelfLabels
 from pvmincq_jax.voting.cbound import vote_loss
-from pvmincq_jax.voting.centers import MOST_VOTERS, stack_masks
+from pvmincq_jax.voting.centers import stack_masks
 from pvmincq_jax.voting.classes import ahead, balance_classes, mean_weights, one_against_rest
-from pvmincq_jax.voting.families import FamilyGrid, read_votes
 from pvmincq_jax.voting.program import Solver
 
-__all__ = ["Sweep", "values_at"]
+__all__ = ["Sweep"]
 
-# Draws times points, up to which no draw is spared by default.
-_DRAWN = 48_000
 # Points that the shapes of programs are guessed from, before anything is matched.
 _FEW = 600
 
 
 class GridOptions(NamedTuple):
-    """Checked options of a grid, besides radii and maps; each as in `pvmincq_jax.sweep`.
+    """How the votes of a grid are learnt; each as in `pvmincq_jax.sweep`.
 
     Attributes:
-      voters: families, not yet on points, and what they are called ``[g]``.
-      margins: ``[k]``.
+      gammas: what the families are called ``[g]``.
+      margins: checked ``[k]``.
       unit: of the margins.
-      most_voters: how many sit on points, at most.
-      folds: for the risk on points not learnt from; 0 for none.
-      draws: matchings per fold and radius.
-      seed: of folds, matchings and the voters' places.
       solver: of MinCq.
       mesh: devices to split the grid over.
-      advance: told the number of steps that were just done.
+      advance: told the number of problems that were just solved.
     """
 
-    voters: FamilyGrid
+    gammas: np.ndarray
     margins: np.ndarray
     unit: MarginUnit = "fraction"
-    most_voters: int = MOST_VOTERS
-    folds: int = 0
-    draws: int = 1
-    seed: int = 0
     solver: Solver = "interior_point"
     mesh: jax.sharding.Mesh | None = None
     advance: Callable[[int], None] = lambda steps: None
@@ -185,40 +174,6 @@ class LearningTask(NamedTuple):
     source_weights: np.ndarray | float = 1.0
 
 
-class _Votes:
-    """The votes of a grid's families at any points; those that radii share are computed once."""
-
-    def __init__(self, task: LearningTask) -> None:
-        self._task = task
-        self._shared = all(points is task.points[0] for points in task.points)
-        # Where each radius has its own, the problems of a family are neighbours: few are kept.
-        self._kept = lru_cache(None if self._shared else core_count() + 1)(self._blocks)
-        if self._shared:
-            for gamma in range(len(task.voters[0])):
-                self.learning(0, gamma)
-
-    def _blocks(self, radius: int, gamma: int, where: str) -> VoteBlocks:
-        points = self._task.points[radius] if where == "points" else getattr(self._task, where)
-        return VoteBlocks(self._task.voters[radius][gamma], points)
-
-    def learning(self, radius: int, gamma: int) -> VoteBlocks:
-        """At the learning points."""
-        return self._kept(0 if self._shared else radius, gamma, "points")
-
-    def values(self, weights: np.ndarray, where: str) -> np.ndarray:
-        """Of weights ``[r, g, ..., n]``, at "points", "target" or "source" ``[r, g, ..., m]``."""
-        places = list(np.ndindex(weights.shape[:2]))
-        # Asked for here, so that threads need not wait for each other.
-        known = [self._kept(0, gamma, where) for gamma in range(weights.shape[1])] if self._shared else None
-
-        def value(place: tuple[int, int]) -> np.ndarray:
-            blocks = self._blocks(*place, where) if known is None else known[place[1]]
-            return blocks.values(weights[place])
-
-        computed = np.stack(on_all_cores(value, places))
-        return computed.reshape(*weights.shape[:2], *computed.shape[1:])
-
-
 def learn_sweep(task: LearningTask, options: GridOptions, source_labels: np.ndarray, **named: Any) -> Sweep:
     """MinCq on every fold, radius, family, class and margin.
 
@@ -230,13 +185,24 @@ def learn_sweep(task: LearningTask, options: GridOptions, source_labels: np.ndar
 
     Returns: a `Sweep`. It is an error if no point of it could be solved.
     """
-    margins, votes = options.margins, _Votes(task)
+    margins = options.margins
     labels = np.array([[np.atleast_2d(one.labels) for one in row] for row in task.samples])  # [f, r, c, m]
     learnt = np.array([[one.weights for one in row] for row in task.samples])  # [f, r, m]
     weights = np.broadcast_to(learnt[:, :, None], labels.shape)
     folds, radii, classes, size = labels.shape
-    gammas = len(options.voters.values)
+    gammas = len(options.gammas)
     axes = radii, gammas, folds, classes
+    shared = all(points is task.points[0] for points in task.points)
+
+    def votes_at(points: Sequence[Any]) -> Callable[[int, int], VoteBlocks]:
+        """The votes of the family of each radius and gamma, on the points of that radius."""
+        if shared:
+            blocks = [VoteBlocks(family, points[0]) for family in task.voters[0]]
+            return lambda _, gamma: blocks[gamma]
+        # The problems of a family are neighbours: few are kept.
+        return lru_cache(core_count() + 1)(lambda r, gamma: VoteBlocks(task.voters[r][gamma], points[r]))
+
+    learning = votes_at(task.points)
 
     def problems(field: np.ndarray) -> np.ndarray:
         """Of ``[f, r, c, m]`` a row for every problem, those of a family together."""
@@ -251,7 +217,7 @@ def learn_sweep(task: LearningTask, options: GridOptions, source_labels: np.ndar
     if classes > 1:
         sample = balance_classes(labels, weights, mean_weights(source_labels, source_weights))
     figures = solve_grid(
-        lambda number: votes.learning(*map(int, np.unravel_index(number, axes)[:2])),
+        lambda number: learning(*map(int, np.unravel_index(number, axes)[:2])),
         Problems(problems(sample[0]), problems(sample[1]), problem_masks),
         margins,
         unit=options.unit,
@@ -267,25 +233,27 @@ def learn_sweep(task: LearningTask, options: GridOptions, source_labels: np.ndar
             raise UnlabelledClass(missing)
         # A vote would never be for a class without a label.
         status[~np.all(named_at, axis=1), :, 0] = Status.BAD_INPUT
-    check_solved(status, each.mu_max)
+    _check_solved(status, each.mu_max, margins)
 
-    def values(where: str, part: slice) -> np.ndarray:
+    def values(votes: Callable[[int, int], VoteBlocks], part: slice) -> np.ndarray:
         """Of some folds ``[r, g, f, c, k, m]``; of several classes, by how much one is ahead."""
-        votes_at = votes.values(each.weights[:, :, part], where)
+        places = list(np.ndindex(radii, gammas))
+        by_place = on_all_cores(lambda place: votes(*place).values(each.weights[place][part]), places)
+        expected = np.reshape(by_place, (radii, gammas, *np.shape(by_place[0])))
         if classes == 1:
-            return votes_at
+            return expected
         mu = margins * (each.mu_max[:, :, part, :, None] if options.unit == "fraction" else 1.0)
         with np.errstate(invalid="ignore", divide="ignore"):
-            scaled = np.moveaxis(votes_at / np.broadcast_to(mu, votes_at.shape[:-1])[..., None], 3, 0)
+            scaled = np.moveaxis(expected / np.broadcast_to(mu, expected.shape[:-1])[..., None], 3, 0)
         return np.moveaxis(ahead(scaled), 0, 3)
 
-    on_target = values("target", slice(1))
-    on_points = on_target if task.target is task.points[0] else values("points", slice(1))
+    on_points = values(learning, slice(1))
+    on_target = on_points if task.target is task.points[0] else values(votes_at([task.target] * radii), slice(1))
     risk = _risks(on_points, labels[0][:, None, None], weights[0][:, None, None])
     source_risk, source_values = np.empty((*axes[:2], 0, classes, len(margins)), risk.dtype), None
     if folds > 1:
         held_out = ~task.learning[1:, None] * source_weights
-        on_source = values("source", slice(1, None))
+        on_source = values(votes_at([task.source] * radii), slice(1, None))
         source_risk = _risks(on_source, np.atleast_2d(source_labels), held_out)
         source_values = np.sum(on_source, axis=2, where=~task.learning[1:, None, None], keepdims=True)
 
@@ -301,7 +269,7 @@ def learn_sweep(task: LearningTask, options: GridOptions, source_labels: np.ndar
     solved = (status == Status.SOLVED)[:, :, :, None, :, None]
     matched = np.sum(learnt > 0, axis=-1)
     return Sweep(
-        gammas=options.voters.values,
+        gammas=options.gammas,
         margins=margins,
         margin_unit=options.unit,
         status=status[:, :, 0],
@@ -337,33 +305,6 @@ def _risks(values: np.ndarray, labels: np.ndarray, weights: np.ndarray) -> np.nd
     return np.sum(np.where(weights[..., None, :] > 0, loss, 0.0) * shares[..., None, :], axis=-1)
 
 
-def learn_again(
-    sweep: Sweep, rows: Sequence[int], gammas: Sequence[int], points: Sequence[Any], samples: Sequence[SelfLabels],
-    labels: np.ndarray, source_weights: np.ndarray, *, solver: dict[str, Any], **named: Any,
-) -> Sweep:  # fmt: skip
-    """Votes of the same voters at some points of a grid, learnt on other points: those of a larger sample.
-
-    Args:
-      sweep: the grid.
-      rows, gammas: numbers of its radii, and of its gammas.
-      points: to learn on, for each of the radii.
-      samples: their labels and weights.
-      labels: of the source that these come from ``[m_s]``, or ``[c, m_s]``.
-      source_weights: of the same points ``[m_s]``, and in the samples already.
-      solver: ``solver`` and ``mesh``, where they were given.
-      **named: further fields of the result.
-
-    Returns: a `Sweep` with these radii and gammas alone, whose target points are those of the first one.
-    """
-    masks = [[sweep.voter_mask[r, g, : sweep.voter_counts[r, g]] for g in gammas] for r in rows]
-    voters = tuple(tuple(sweep.voters[r][g] for g in gammas) for r in rows)
-    everybody = np.ones((1, labels.shape[-1]), bool)
-    options = GridOptions(FamilyGrid(sweep.gammas[list(gammas)], voters[0]), sweep.margins, sweep.margin_unit, **solver)
-    task = LearningTask(points, voters, [masks], [samples], sweep.target, None, everybody, source_weights)
-    same: Any = {"radii": sweep.radii[list(rows)], "pv": sweep.pv[list(rows)], "target": sweep.target}
-    return learn_sweep(task, options, labels, **same, ratio=sweep.ratio, shift=sweep.shift, **named)
-
-
 class UnlabelledClass(ValueError):
     """No radius of a grid carries a label of a class; ``numbers`` says of which."""
 
@@ -377,15 +318,19 @@ class UnlabelledClass(ValueError):
         )
 
 
-def check_solved(status: np.ndarray, mu_max: np.ndarray) -> None:
+def _check_solved(status: np.ndarray, mu_max: np.ndarray, margins: np.ndarray) -> None:
     """Some point of the grid has a vote; if none has, an error that says why. Largest margins ``[r, g, f, c]``."""
     if np.any(status == Status.SOLVED):
         return
-    reasons = [f"{Status(code).sentence} ({int(np.sum(status == code))} points)" for code in np.unique(status)]
     largest = np.nanmax(np.min(mu_max[:, :, 0], axis=-1), initial=0.0)
+    if status.size == 1 and status == Status.INFEASIBLE:
+        raise ValueError(f"margin must be in (0, mu_max], with mu_max = {largest:.6g} here; it is {margins[0]:g}")
+    reasons = [f"{Status(code).sentence} ({int(np.sum(status == code))} points)" for code in np.unique(status)]
+    small = np.all(status == Status.MAX_ITERATIONS)
+    advice = "larger margins" if small else "smaller margins, fractions of it (margin_unit='fraction'), or larger radii"
     raise ValueError(
         f"no point of the grid could be solved: {'; '.join(reasons)}. The largest margin that these labels allow is "
-        f"{largest:.4g}: give smaller margins, fractions of it (margin_unit='fraction'), or larger radii"
+        f"{largest:.4g}: give {advice}"
     )
 
 
@@ -417,39 +362,6 @@ def read_weights(name: str, weights: ArrayLike | None, count: int) -> np.ndarray
 
 def compile_for(voters: Sequence[Any], points: np.ndarray, problems: int, options: GridOptions) -> None:
     """Begins to compile what a grid of so many problems for each family will need, while matchings are drawn."""
-    if options.mesh is None and options.unit == "fraction":
+    if options.mesh is None and options.unit == "fraction" and problems > 1:
         blocks = [VoteBlocks(family, points[:_FEW]) for family in voters]
         compile_ahead(blocks, problems, options.margins, options.solver)
-
-
-def draw_count(draws: int | None, usual: int, points: int) -> int:
-    """How many matchings: those given, or the usual number; fewer for many points, which average by themselves.
-
-    Example:
-      >>> [draw_count(None, 16, points) for points in (300, 3000, 6000, 100_000)], draw_count(5, 16, 100_000)
-      ([16, 16, 8, 4], 5)
-    """
-    return check_count("draws", max(usual // 4, min(usual, _DRAWN // points)) if draws is None else draws, 1)
-
-
-def values_at(sweep: Sweep, x: Any) -> np.ndarray:
-    """The votes of a whole grid at new points. Nothing is solved again (not in the paper).
-
-    Args:
-      sweep: a `Sweep`.
-      x: ``[m, d]``.
-
-    Returns: ``[r, g, k, m]``, of more than two classes ``[c, r, g, k, m]``; NaN where nothing was solved.
-
-    Example:
-      >>> import pvmincq_jax as pvm
-      >>> task = pvm.datasets.moons_task("30", 0, per_class=8)
-      >>> figures = pvm.sweep(*task[:3], radii=[0.4, 0.6], margins=[0.5], gammas=[2.0], folds=2)
-      >>> values_at(figures, task.test[:5]).shape
-      (2, 1, 1, 5)
-    """
-    rows = []
-    for r, families in enumerate(sweep.voters):
-        votes = [read_votes(family, x) for family in families]
-        rows.append(np.stack([sweep.weights[..., r, g, :, : one.shape[1]] @ one.T for g, one in enumerate(votes)], -3))
-    return np.stack(rows, axis=-4)

@@ -8,13 +8,13 @@ import numpy as np
 from pvmincq_jax._checks import check_callable, check_count, check_task
 from pvmincq_jax._samples import part_rows
 from pvmincq_jax._types import ArrayLike, brief, takes_options_of
-from pvmincq_jax.adaptation.choice import TOP_FRACTION, Choice, choose, committee, members
+from pvmincq_jax.adaptation.choice import TOP_FRACTION, Choice, choose, committee, members, model_at
 from pvmincq_jax.adaptation.criteria import Criterion, label_criterion, rs, scores_of
 from pvmincq_jax.adaptation.label import mincq_sweep, sweep
-from pvmincq_jax.adaptation.model import PVMinCq, model_at
+from pvmincq_jax.adaptation.model import PVMinCq
 from pvmincq_jax.adaptation.shift import Shift, class_weights, contradicted, detect_shift, label_shift
-from pvmincq_jax.adaptation.sweeps import Sweep, draw_count, learn_again, read_classes, read_weights
-from pvmincq_jax.adaptation.transport import move_all, nearest_means
+from pvmincq_jax.adaptation.sweeps import GridOptions, LearningTask, Sweep, learn_sweep, read_classes, read_weights
+from pvmincq_jax.adaptation.transport import Transport, move_all, nearest_means
 from pvmincq_jax.adaptation.transport_criteria import transport_criterion
 from pvmincq_jax.adaptation.transport_sweeps import check_shares, moved_labels, transport_sweep
 from pvmincq_jax.matching.matching import ExpectedMatching
@@ -26,6 +26,8 @@ __all__ = ["ValidatedFit", "fit_mincq_validated", "fit_transport_validated", "fi
 
 Ratio = float | Sequence[float] | Literal["source", "estimated"]
 
+# Draws times points, up to which no draw is spared by default.
+_DRAWN = 48_000
 # Points of a domain that are matched, unless asked for more.
 MOST_POINTS = 2000
 # Options of a transport grid that say which maps it holds: who gives one knows what has changed.
@@ -36,6 +38,16 @@ _CLASSES = 5
 _VANISHED = 0.02
 # Nor is a class left without any weight.
 _LEAST_SHARE = 1e-3
+
+
+def draw_count(draws: int | None, usual: int, points: int) -> int:
+    """How many matchings: those given, or the usual number; fewer for many points, which average by themselves.
+
+    Example:
+      >>> [draw_count(None, 16, points) for points in (300, 3000, 6000, 100_000)], draw_count(5, 16, 100_000)
+      ([16, 16, 8, 4], 5)
+    """
+    return check_count("draws", max(usual // 4, min(usual, _DRAWN // points)) if draws is None else draws, 1)
 
 
 class ValidatedFit(NamedTuple):
@@ -104,18 +116,23 @@ def _on_all_points(fit: ValidatedFit, parts: _Parts, top_fraction: float | None)
     if top_fraction is not None:
         points = np.concatenate([points, members(figures, fit.choice.scores, top_fraction)[0]])
     rows, gammas = np.unique(points[:, 0]).tolist(), np.unique(points[:, 1]).tolist()
-    solver: Any = {name: parts.grid[name] for name in ("solver", "mesh") if name in parts.grid}
-    learnt: Any = labels, parts.weights
+    maps: list[Transport] = []
     if figures.transports:
         maps = move_all([figures.transports[r] for r in rows], source, target)
         maps = [one._replace(pairs=parts.pairs(one.pairs)) for one in maps]
         samples = [moved_labels(one, labels, parts.weights) for one in maps]
-        moved = [np.asarray(one.moved) for one in maps]
-        again = learn_again(figures, rows, gammas, moved, samples, *learnt, solver=solver, transports=tuple(maps))
     else:
-        again = learn_again(
-            figures, rows, gammas, [target], [_labels_of_all(figures, best, parts)], *learnt, solver=solver
-        )
+        samples = [_labels_of_all(figures, best, parts)]
+    learnt_from = [np.asarray(one.moved) for one in maps] or [target]
+    voters = tuple(tuple(figures.voters[r][g] for g in gammas) for r in rows)
+    masks = [[[figures.voter_mask[r, g, : figures.voter_counts[r, g]] for g in gammas] for r in rows]]
+    everybody = np.ones((1, len(source)), bool)
+    task = LearningTask(learnt_from, voters, masks, [samples], figures.target, None, everybody, parts.weights)
+    solver: Any = {name: parts.grid[name] for name in ("solver", "mesh") if name in parts.grid}
+    options = GridOptions(figures.gammas[gammas], figures.margins, figures.margin_unit, **solver)
+    same: Any = {name: getattr(figures, name) for name in ("target", "ratio", "shift")}
+    same |= {"radii": figures.radii[rows], "pv": figures.pv[rows], "transports": tuple(maps)}
+    again = learn_sweep(task, options, labels, **same)
     if top_fraction is None:
         return fit._replace(model=model_at(again, (0, 0, margin)))
     scores = np.full_like(fit.choice.scores, np.inf)

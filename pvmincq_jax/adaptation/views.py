@@ -25,18 +25,19 @@ from pvmincq_jax._checks import (
 from pvmincq_jax._samples import check_folds, everybody_and_folds
 from pvmincq_jax._threads import Progress, progress_bar
 from pvmincq_jax._types import Array, ArrayLike, MarginUnit, common_dtype, takes_options_of
+from pvmincq_jax.adaptation.choice import model_at
 from pvmincq_jax.adaptation.criteria import Criterion, rs_pv_cbound
-from pvmincq_jax.adaptation.label import MARGIN_FRACTIONS
-from pvmincq_jax.adaptation.model import PVMinCq, learn_at
-from pvmincq_jax.adaptation.sweeps import GridOptions, LearningTask, Sweep, learn_sweep
+from pvmincq_jax.adaptation.label import MARGIN_FRACTIONS, carry_at_radii, learn_on_target
+from pvmincq_jax.adaptation.model import PVMinCq
+from pvmincq_jax.adaptation.sweeps import GridOptions, Sweep
 from pvmincq_jax.adaptation.validate import ValidatedFit, best_fit
 from pvmincq_jax.matching.curve import PV_LEVELS, grid_radii
-from pvmincq_jax.matching.graph import RadiusGraph, check_reach, space_graph
-from pvmincq_jax.matching.matching import MatchingDraws, draw_matchings
-from pvmincq_jax.matching.selflabel import SelfLabels, carry_labels
+from pvmincq_jax.matching.graph import check_reach, space_graph
+from pvmincq_jax.matching.selflabel import SelfLabels
 from pvmincq_jax.matching.space import make_space
 from pvmincq_jax.voting.cbound import vote_margin
-from pvmincq_jax.voting.families import FamilyGrid, ViewVoters
+from pvmincq_jax.voting.centers import PlacedVoters
+from pvmincq_jax.voting.families import ViewVoters
 from pvmincq_jax.voting.voters import GAMMA_MULTIPLES, GaussianVoters, OutputVoters, default_gammas
 
 __all__ = [
@@ -125,7 +126,12 @@ def adapt_votes(
     votes = np.asarray(votes, common_dtype(votes))
     mask = np.ones(votes.shape[1], bool) if voter_mask is None else np.asarray(voter_mask, bool)
     check_length("voter_mask", mask, votes.shape[1], "voter")
-    return learn_at(OutputVoters(bound), votes, self_labels, mask, np.nan, margin, margin_unit)
+    placed = [PlacedVoters(OutputVoters(bound), lambda *_: mask)]
+    options = GridOptions(np.full(1, np.nan), check_margins([margin], margin_unit, "margin"), margin_unit)
+    # The labels are there: of the source nothing is asked.
+    nobody, task = np.ones((1, 0), bool), (votes[:0], np.zeros(0), votes)
+    figures = learn_on_target(placed, [[self_labels]], nobody, task, 1.0, options, radii=np.full(1, np.nan))
+    return model_at(figures, (0, 0, 0))
 
 
 def pv_mincq_views(
@@ -176,14 +182,37 @@ def pv_mincq_views(
         raise ValueError(
             f"radius must hold {len(task.units)} numbers with matching={matching!r}; its shape is {radii.shape}"
         )
-    self_labels = _carry(_graphs(task, radii), task.labels, draws, seed)
-    family = _kernels(task.target, np.asarray(gammas, float))
-    return learn_at(family, task.target, self_labels, _mask(task.target, self_labels), radii, margin, margin_unit)
+    placed = _place_kernels(task.target, np.asarray(gammas, float))
+    options = GridOptions(np.full(1, np.nan), check_margins([margin], margin_unit, "margin"), margin_unit)
+    figures = _learn_views(task, [placed], radii[None], options, 0, draws, seed)
+    return model_at(figures, (0, 0, 0))._replace(radius=radii.astype(task.matched[0][0].dtype))
+
+
+def _learn_views(
+    task: "_Task", placed: list[PlacedVoters], radii: np.ndarray, options: GridOptions, folds: int, draws: int,
+    seed: int, progress: Progress = None,
+) -> Sweep:  # fmt: skip
+    """`pvmincq_jax.sweep` with families that vote on points other than those that are matched, at radii ``[r, s]``."""
+    spaces = [make_space(*samples, ties=task.labels) for samples in task.matched]
+    graphs = [space_graph(space, float(radius)) for space, radius in zip(spaces, radii.max(axis=0))]
+    if not any(graph.neighbours.size for graph in graphs):
+        check_reach(min(graphs, key=lambda graph: graph.nearest))
+    learning = everybody_and_folds(np.hstack([samples[0] for samples in task.matched]), task.labels, folds, seed)
+    weights = np.ones(len(task.labels))
+    named = {
+        "radii": np.mean(radii / task.units, axis=1),
+        "target": np.hstack([samples[1] / unit for samples, unit in zip(task.matched, task.units)]),
+    }
+    with progress_bar(progress, len(learning) * len(radii) * (1 + len(placed)), "sweep") as advance:
+        samples = carry_at_radii(graphs, radii, task.labels, weights, learning, draws, seed, advance)
+        points = task.source, task.labels, task.target
+        return learn_on_target(placed, samples, learning, points, weights, options._replace(advance=advance), **named)
 
 
 def _sweep_views(
     task: "_Task",
-    families: FamilyGrid,
+    gammas: np.ndarray,
+    placed: list[PlacedVoters],
     *,
     levels: Sequence[float] = PV_LEVELS,
     margins: Sequence[float] = MARGIN_FRACTIONS,
@@ -194,26 +223,12 @@ def _sweep_views(
     mesh: jax.sharding.Mesh | None = None,
     progress: Progress = None,
 ) -> Sweep:
-    """`pvmincq_jax.sweep` with families, one per gamma, that vote on points other than those that are matched."""
+    """A grid of families, one per gamma; every description has its own radius for a level of PV."""
     check_folds(folds, int(np.sum(task.labels < 0)), int(np.sum(task.labels > 0)))
-    checked = check_margins(margins, margin_unit)
-    options = GridOptions(families, checked, margin_unit, folds=folds, draws=draws, seed=seed, mesh=mesh)
-    # Every description has its own radius for a level of PV: [levels, s], the larger the level the smaller.
+    options = GridOptions(gammas, check_margins(margins, margin_unit), margin_unit, mesh=mesh)
+    # [levels, s], the larger the level the smaller.
     radii = np.stack([grid_radii(*samples, levels, "pv") for samples in task.matched], axis=1)
-    graphs = _graphs(task, radii.max(axis=0))
-    learning = everybody_and_folds(np.hstack([samples[0] for samples in task.matched]), task.labels, folds, seed)
-    with progress_bar(progress, len(learning) * len(radii) * (1 + len(families.values)), "sweep") as advance:
-        learnt = []
-        for rows in map(np.flatnonzero, learning):
-            cuts = [[graph.within(float(one), rows) for graph, one in zip(graphs, row)] for row in radii]
-            learnt.append([_carry(cut, task.labels[rows], draws, seed) for cut in cuts])
-            advance(len(radii))
-        masks = [[[_mask(task.target, one)] * len(families.values) for one in row] for row in learnt]
-        points, voters = [task.target] * len(radii), (families.families,) * len(radii)
-        problem = LearningTask(points, voters, masks, learnt, task.target, task.source, learning)
-        target = np.hstack([samples[1] / unit for samples, unit in zip(task.matched, task.units)])
-        named = {"radii": np.mean(radii / task.units, axis=1), "pv": np.array([one.pv for one in learnt[0]])}
-        return learn_sweep(problem, options._replace(advance=advance), task.labels, target=target, **named)
+    return _learn_views(task, placed, radii, options, folds, draws, seed, progress)
 
 
 @takes_options_of(_sweep_views)
@@ -257,8 +272,8 @@ def fit_views_validated(
     check_callable("criterion", criterion)
     task, values = _read_views(source_views, source_labels, target_views, matching), np.asarray(multiples, float)
     gammas = values[:, None] / view_scales(task.target) ** 2
-    families = FamilyGrid(values, tuple(_kernels(task.target, row) for row in gammas))
-    return best_fit(_sweep_views(task, families, **grid), criterion)
+    placed = [_place_kernels(task.target, row) for row in gammas]
+    return best_fit(_sweep_views(task, values, placed, **grid), criterion)
 
 
 @takes_options_of(_sweep_views)
@@ -302,8 +317,9 @@ def fit_votes_validated(
     dtype = common_dtype(source_votes, target_votes)
     votes = np.asarray(source_votes, dtype), np.asarray(target_votes, dtype)
     family = OutputVoters(max(1.0, *(float(np.max(np.abs(one))) for one in votes)))
+    placed = PlacedVoters(family, lambda *_: np.ones(votes[1].shape[1], bool))
     task = _Task(*votes, labels, [(source, target)], np.ones(1))
-    return best_fit(_sweep_views(task, FamilyGrid(np.ones(1), (family,)), **grid), criterion)
+    return best_fit(_sweep_views(task, np.ones(1), [placed], **grid), criterion)
 
 
 def view_margins(model: PVMinCq, views: Views) -> Array:
@@ -343,30 +359,10 @@ class _Task(NamedTuple):
     units: np.ndarray
 
 
-def _kernels(views: list[np.ndarray], gammas: np.ndarray) -> ViewVoters:
-    """Gaussian kernels on the points of every view, with a gamma for each view."""
-    return ViewVoters(tuple(GaussianVoters(view, view.dtype.type(gamma)) for view, gamma in zip(views, gammas)))
-
-
-def _mask(points: Any, sample: SelfLabels) -> np.ndarray:
-    """Which voters take part ``[n]``: the kernels of all views on points with a label, or all given voters."""
-    return np.tile(sample.weights > 0, len(points)) if isinstance(points, list) else np.ones(points.shape[1], bool)
-
-
-def _graphs(task: _Task, radii: np.ndarray) -> list[RadiusGraph]:
-    """The graph of each description at its radius; in some there is a pair."""
-    spaces = [make_space(*samples, ties=task.labels) for samples in task.matched]
-    graphs = [space_graph(space, float(radius)) for space, radius in zip(spaces, radii)]
-    if not any(graph.neighbours.size for graph in graphs):
-        check_reach(min(graphs, key=lambda graph: graph.nearest))
-    return graphs
-
-
-def _carry(graphs: list[RadiusGraph], labels: np.ndarray, draws: int, seed: int) -> SelfLabels:
-    """Labels over the draws of all graphs; their PV is the mean."""
-    parts = [draw_matchings(graph, draws, seed=seed) for graph in graphs]
-    partners, pv = np.concatenate([part.partners for part in parts]), np.mean([part.pv for part in parts])
-    return carry_labels(MatchingDraws(partners, float(pv), len(labels)), labels)
+def _place_kernels(views: list[np.ndarray], gammas: np.ndarray) -> PlacedVoters:
+    """Gaussian kernels on the points of every view, with a gamma for each view; those on points with a label vote."""
+    kernels = tuple(GaussianVoters(view, view.dtype.type(gamma)) for view, gamma in zip(views, gammas))
+    return PlacedVoters(ViewVoters(kernels), lambda matched, _: np.tile(matched, len(views)))
 
 
 def check_views(name: str, views: Views, count: int | None = None) -> None:
