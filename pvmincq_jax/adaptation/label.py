@@ -16,21 +16,13 @@ from pvmincq_jax._threads import Progress, progress_bar
 from pvmincq_jax._types import ArrayLike, MarginUnit, RadiusUnit, takes_options_of
 from pvmincq_jax.adaptation.choice import model_at
 from pvmincq_jax.adaptation.model import PVMinCq
-from pvmincq_jax.adaptation.sweeps import (
-    GridOptions,
-    LearningTask,
-    Sweep,
-    compile_for,
-    learn_sweep,
-    read_classes,
-    read_weights,
-)
+from pvmincq_jax.adaptation.sweeps import GridOptions, LearningTask, Sweep, learn_sweep, read_classes, read_weights
 from pvmincq_jax.matching.curve import PV_LEVELS, grid_radii
 from pvmincq_jax.matching.graph import RadiusGraph, check_reach, space_graph
 from pvmincq_jax.matching.matching import ExpectedMatching, MatchingDraws, draw_matchings
 from pvmincq_jax.matching.selflabel import SelfLabels, carry_labels
 from pvmincq_jax.matching.space import Metric, make_space
-from pvmincq_jax.voting.centers import MOST_VOTERS, CenterKind, PlacedVoters, place_voters
+from pvmincq_jax.voting.centers import MOST_VOTERS, CenterKind, place_voters
 from pvmincq_jax.voting.classes import class_numbers
 from pvmincq_jax.voting.families import VoterKind, family_grid, one_family
 from pvmincq_jax.voting.program import Solver
@@ -112,7 +104,7 @@ def sweep(
     placed = place_voters(families.families, source, target, centers, most_voters, seed)
     learning = everybody_and_folds(source, kinds, count, seed)
     # XLA compiles beside the search for radii and the matchings.
-    compile_for([one.family for one in placed], target, len(learning) * len(levels), options)
+    options.compile_for(placed, target, len(learning) * len(levels))
     if radii is None:
         # Samples that share points have levels at radius 0.
         lengths = np.maximum(grid_radii(source, target, levels, "pv", metric), np.finfo(float).tiny)
@@ -122,8 +114,8 @@ def sweep(
     graph = check_reach(space_graph(make_space(source, target, metric, ties=kinds), float(lengths.max())))
     with progress_bar(progress, len(learning) * len(lengths) * (1 + len(families.values)), "sweep") as advance:
         samples = carry_at_radii([graph], lengths[:, None], labels, weights, learning, draws, seed, advance)
-        options = options._replace(advance=advance)
-        return learn_on_target(placed, samples, learning, (source, labels, target), weights, options, radii=lengths)
+        task = LearningTask([target], [placed], samples, target, labels, weights, source, learning)
+        return learn_sweep(task, options._replace(advance=advance), radii=lengths)
 
 
 @takes_options_of(sweep, "radii", "margins", "gammas", "folds")
@@ -235,8 +227,8 @@ def mincq_sweep(
         pairs = ExpectedMatching(rows, rows, np.ones(rows.size))
         samples.append([SelfLabels(np.where(kept, labels, 0.0), kept * weights, 0.0, pairs)])
     placed = place_voters(families.families, points, points, "source", most_voters, seed)
-    options = GridOptions(families.values, margins, margin_unit)
-    return learn_on_target(placed, samples, learning, (points, labels, points), weights, options, radii=np.zeros(1))
+    task = LearningTask([points], [placed], samples, points, labels, weights, points, learning)
+    return learn_sweep(task, GridOptions(families.values, margins, margin_unit), radii=np.zeros(1))
 
 
 def _fold_count(folds: int | None, labels: np.ndarray, grid: int) -> int:
@@ -250,7 +242,7 @@ def _fold_count(folds: int | None, labels: np.ndarray, grid: int) -> int:
 
 def carry_at_radii(
     graphs: Sequence[RadiusGraph], radii: np.ndarray, labels: np.ndarray, weights: np.ndarray, learning: np.ndarray,
-    draws: int, seed: int, advance: Callable[[int], None] = lambda steps: None,
+    draws: int, seed: int, advance: Callable[[int], None],
 ) -> list[list[SelfLabels]]:  # fmt: skip
     """Labels carried over matchings of each fold at each radius: step 2 of Algorithm 3, from everybody and by folds.
 
@@ -292,29 +284,3 @@ def _carry(draws: MatchingDraws, labels: np.ndarray, weights: np.ndarray) -> Sel
     sums = [np.bincount(target, shares * (weights * row)[source], len(heavy)) for row in np.atleast_2d(labels)]
     means = np.stack(sums) / np.where(heavy > 0, heavy, 1.0)
     return carried._replace(labels=means.reshape(carried.labels.shape), weights=heavy)
-
-
-def learn_on_target(
-    placed: Sequence[PlacedVoters], samples: Sequence[Sequence[SelfLabels]], learning: np.ndarray,
-    task: tuple[Any, np.ndarray, Any], weights: np.ndarray | float, options: GridOptions, **named: Any,
-) -> Sweep:  # fmt: skip
-    """Votes on target points whose labels are there, for each fold and radius: step 3 of Algorithm 3.
-
-    Args:
-      placed: the families.
-      samples: of the target points, for each fold and radius.
-      learning: which source points these labels are from ``[1 + folds, m_s]``.
-      task: source points, labels and target points, as the families take them.
-      weights: of the source points ``[m_s]``.
-      options: of the grid.
-      **named: radii, and further fields of the `Sweep`.
-    """
-    source, labels, target = task
-    masks = [
-        [[one.mask(sample.weights > 0, kept) for one in placed] for sample in row]
-        for row, kept in zip(samples, learning)
-    ]
-    families = (tuple(one.family for one in placed),) * len(samples[0])
-    learnt = LearningTask([target] * len(families), families, masks, samples, target, source, learning, weights)
-    pv = np.array([one.pv for one in samples[0]])
-    return learn_sweep(learnt, options, labels, **{"pv": pv, "target": target} | named)

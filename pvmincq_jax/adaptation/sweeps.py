@@ -19,7 +19,7 @@ from pvmincq_jax.adaptation.grid import Figures, Problems, VoteBlocks, compile_a
 from pvmincq_jax.adaptation.transport import Transport
 from pvmincq_jax.matching.selflabel import SelfLabels
 from pvmincq_jax.voting.cbound import vote_loss
-from pvmincq_jax.voting.centers import stack_masks
+from pvmincq_jax.voting.centers import PlacedVoters, stack_masks
 from pvmincq_jax.voting.classes import ahead, balance_classes, mean_weights, one_against_rest
 from pvmincq_jax.voting.program import Solver
 
@@ -47,6 +47,12 @@ class GridOptions(NamedTuple):
     solver: Solver = "interior_point"
     mesh: jax.sharding.Mesh | None = None
     advance: Callable[[int], None] = lambda steps: None
+
+    def compile_for(self, voters: Sequence[PlacedVoters], points: np.ndarray, problems: int) -> None:
+        """Begins to compile what so many problems for each family will need, while matchings are drawn."""
+        if self.mesh is None and self.unit == "fraction" and problems > 1:
+            blocks = [VoteBlocks(one.family, points[:_FEW]) for one in voters]
+            compile_ahead(blocks, problems, self.margins, self.solver)
 
 
 class Sweep(NamedTuple):
@@ -145,6 +151,11 @@ class Sweep(NamedTuple):
             return np.zeros(len(self.radii), bool)
         return np.array([float(one.radius) == 0 and np.array_equal(one.moved, one.source) for one in self.transports])
 
+    def placed(self, radius: int, gamma: int) -> PlacedVoters:
+        """The family of this radius and gamma, with the voters that take part."""
+        mask = self.voter_mask[radius, gamma, : self.voter_counts[radius, gamma]]
+        return PlacedVoters(self.voters[radius][gamma], lambda *_: mask)
+
     def learning_points(self, radius: int) -> np.ndarray:
         """The points ``[m, d]`` that votes of the radius with this number learnt on."""
         return self.target if not self.transports else np.asarray(self.transports[radius].moved)
@@ -154,53 +165,54 @@ class LearningTask(NamedTuple):
     """What there is to learn from, before any vote; f counts everybody, then all folds but one.
 
     Attributes:
-      points: the learning points of each radius, as the families take them; one object if they are the same at all.
-      voters: families on their places, for each radius and gamma.
-      masks: which voters take part, for each f, radius and gamma ``[f][r][g]``, arrays ``[n]``.
+      points: the learning points of each radius, as the families take them; one entry if they are the same at all.
+      voters: families on their places, for each radius and gamma; one row if they are the same at all radii.
       samples: labels and weights of the learning points, for each f and radius.
       target: the target points, as the families take them.
-      source: the source points, as the families take them.
+      source_labels: ``[m_s]``, or those of each class against the rest ``[c, m_s]``.
+      source_weights: of the source points in a risk ``[m_s]``, and in the samples already.
+      source: the source points, as the families take them; None without folds.
       learning: which of these are learnt from ``[f, m_s]``.
-      source_weights: of these in a risk ``[m_s]``, and in the samples already.
     """
 
     points: Sequence[Any]
-    voters: tuple[tuple[Any, ...], ...]
-    masks: Sequence[Sequence[Sequence[np.ndarray]]]
+    voters: Sequence[Sequence[PlacedVoters]]
     samples: Sequence[Sequence[SelfLabels]]
     target: Any
-    source: Any
-    learning: np.ndarray
+    source_labels: np.ndarray
     source_weights: np.ndarray | float = 1.0
+    source: Any = None
+    learning: np.ndarray = np.ones((1, 1), bool)
 
 
-def learn_sweep(task: LearningTask, options: GridOptions, source_labels: np.ndarray, **named: Any) -> Sweep:
+def learn_sweep(task: LearningTask, options: GridOptions, **named: Any) -> Sweep:
     """MinCq on every fold, radius, family, class and margin.
 
     Args:
       task: samples, voters and folds.
       options: of the grid.
-      source_labels: ``[m_s]``, or those of each class against the rest ``[c, m_s]``.
-      **named: fields of the `Sweep` that are there already.
+      **named: radii, and further fields of the `Sweep` that are there already.
 
     Returns: a `Sweep`. It is an error if no point of it could be solved.
     """
-    margins = options.margins
+    margins, source_labels = options.margins, task.source_labels
     labels = np.array([[np.atleast_2d(one.labels) for one in row] for row in task.samples])  # [f, r, c, m]
     learnt = np.array([[one.weights for one in row] for row in task.samples])  # [f, r, m]
     weights = np.broadcast_to(learnt[:, :, None], labels.shape)
     folds, radii, classes, size = labels.shape
     gammas = len(options.gammas)
     axes = radii, gammas, folds, classes
-    shared = all(points is task.points[0] for points in task.points)
+    shared = len(task.points) == 1
+    voters = list(task.voters) * (radii if shared else 1)
+    families = tuple(tuple(one.family for one in row) for row in voters)
 
     def votes_at(points: Sequence[Any]) -> Callable[[int, int], VoteBlocks]:
         """The votes of the family of each radius and gamma, on the points of that radius."""
         if shared:
-            blocks = [VoteBlocks(family, points[0]) for family in task.voters[0]]
+            blocks = [VoteBlocks(family, points[0]) for family in families[0]]
             return lambda _, gamma: blocks[gamma]
         # The problems of a family are neighbours: few are kept.
-        return lru_cache(core_count() + 1)(lambda r, gamma: VoteBlocks(task.voters[r][gamma], points[r]))
+        return lru_cache(core_count() + 1)(lambda r, gamma: VoteBlocks(families[r][gamma], points[r]))
 
     learning = votes_at(task.points)
 
@@ -208,9 +220,9 @@ def learn_sweep(task: LearningTask, options: GridOptions, source_labels: np.ndar
         """Of ``[f, r, c, m]`` a row for every problem, those of a family together."""
         return np.broadcast_to(np.moveaxis(field, 1, 0)[:, None], (*axes, size)).reshape(-1, size)
 
-    counts = np.array([[len(mask) for mask in row] for row in task.masks[0]])
-    masks = stack_masks([mask for fold in task.masks for row in fold for mask in row])
-    masks = masks.reshape(folds, radii, gammas, -1)
+    places = np.ndindex(folds, radii, gammas)
+    parts = [voters[r][g].mask(learnt[f, r] > 0, task.learning[f]) for f, r, g in places]
+    masks = stack_masks(parts).reshape(folds, radii, gammas, -1)
     problem_masks = np.repeat(np.moveaxis(masks, 0, 2), classes, axis=2).reshape(-1, masks.shape[-1])
     source_weights = np.broadcast_to(task.source_weights, source_labels.shape[-1:])
     sample = labels, weights
@@ -272,6 +284,7 @@ def learn_sweep(task: LearningTask, options: GridOptions, source_labels: np.ndar
         gammas=options.gammas,
         margins=margins,
         margin_unit=options.unit,
+        pv=np.array([one.pv for one in task.samples[0]]),
         status=status[:, :, 0],
         weights=whole(np.where(solved, each.weights, np.nan)),
         c_bound=whole(np.where(solved[..., 0], each.c_bound, np.nan)),
@@ -285,14 +298,14 @@ def learn_sweep(task: LearningTask, options: GridOptions, source_labels: np.ndar
         matched=matched[0],
         fold_matched=matched[1:],
         self_labels=tuple(task.samples[0]),
-        voters=task.voters,
+        voters=families,
         voter_mask=masks[0],
-        voter_counts=counts,
+        voter_counts=np.reshape([len(mask) for mask in parts[: radii * gammas]], (radii, gammas)),
         source_labels=source_labels,
         classes=max(classes, 2),
         source_weights=source_weights,
         source_values=None if source_values is None else whole(source_values),
-        **named,
+        **{"target": task.target} | named,
     )
 
 
@@ -358,10 +371,3 @@ def read_weights(name: str, weights: ArrayLike | None, count: int) -> np.ndarray
     if np.any(values == 0):
         raise ValueError(f"{name} must be above 0; row {np.argmin(values)} has 0. Leave such rows out")
     return values / np.mean(values)
-
-
-def compile_for(voters: Sequence[Any], points: np.ndarray, problems: int, options: GridOptions) -> None:
-    """Begins to compile what a grid of so many problems for each family will need, while matchings are drawn."""
-    if options.mesh is None and options.unit == "fraction" and problems > 1:
-        blocks = [VoteBlocks(family, points[:_FEW]) for family in voters]
-        compile_ahead(blocks, problems, options.margins, options.solver)

@@ -22,15 +22,7 @@ from pvmincq_jax._types import ArrayLike, MarginUnit, RadiusUnit, takes_options_
 from pvmincq_jax.adaptation.choice import model_at
 from pvmincq_jax.adaptation.label import grid_of_point
 from pvmincq_jax.adaptation.model import PVMinCq
-from pvmincq_jax.adaptation.sweeps import (
-    GridOptions,
-    LearningTask,
-    Sweep,
-    compile_for,
-    learn_sweep,
-    read_classes,
-    read_weights,
-)
+from pvmincq_jax.adaptation.sweeps import GridOptions, LearningTask, Sweep, learn_sweep, read_classes, read_weights
 from pvmincq_jax.adaptation.transport import Transport, barycentres, identity_transport, match_moments
 from pvmincq_jax.matching.curve import grid_radii, level_radii
 from pvmincq_jax.matching.graph import RadiusGraph, check_reach, space_graph
@@ -38,7 +30,7 @@ from pvmincq_jax.matching.matching import ExpectedMatching, draw_matchings
 from pvmincq_jax.matching.points import class_rows, even_rows
 from pvmincq_jax.matching.selflabel import SelfLabels
 from pvmincq_jax.matching.space import Metric, Precomputed, make_space
-from pvmincq_jax.voting.centers import MOST_VOTERS, place_on_moved
+from pvmincq_jax.voting.centers import MOST_VOTERS, PlacedVoters, place_on_moved
 from pvmincq_jax.voting.classes import class_numbers
 from pvmincq_jax.voting.families import VoterKind, family_grid
 from pvmincq_jax.voting.program import Solver
@@ -239,13 +231,14 @@ def transport_sweep(
     weights = read_weights("source_weights", source_weights, len(source))
     options = GridOptions(families.values, margins, margin_unit, solver, mesh)
 
-    def place(moved: np.ndarray, matched: np.ndarray) -> list[tuple[Any, np.ndarray]]:
+    def place(transport: Transport) -> list[PlacedVoters]:
+        moved, matched = np.asarray(transport.moved), np.asarray(transport.weights)
         return place_on_moved(families.families, source, moved, matched, most_voters, seed)
 
     if identity_weights is None:
         # XLA compiles beside the search for radii and the matchings, as if nobody moved.
         many = 2 * len(PV_LEVELS + REACHES) if radii is None else np.size(radii)
-        compile_for([family for family, _ in place(source, np.ones(len(source)))], source, many, options)
+        options.compile_for(place(identity_transport(source)), source, many)
         maps = MapOptions(radii, radius_unit, include_identity, match_moments, equal_sizes, shares, draws, seed, metric)
         makers = list(_Maps(source, kinds, target, maps).plan())
     else:
@@ -255,19 +248,13 @@ def transport_sweep(
         for make in makers:
             transports.append(make())
             advance(1)
-        moved = [np.asarray(one.moved) for one in transports]
-        placed = on_all_cores(lambda one: place(np.asarray(one.moved), np.asarray(one.weights)), transports)
-        voters_at, masks = (tuple(tuple(one[i] for one in row) for row in placed) for i in (0, 1))
+        placed = on_all_cores(place, transports)
         samples = [moved_labels(one, labels, weights) for one in transports]
-        everybody = np.ones((1, len(source)), bool)
-        task = LearningTask(moved, voters_at, [masks], [samples], target, source, everybody, weights)
+        task = LearningTask([np.asarray(one.moved) for one in transports], placed, [samples], target, labels, weights)
         return learn_sweep(
             task,
             options._replace(advance=advance),
-            labels,
             radii=np.array([float(one.radius) for one in transports]),
-            pv=np.array([float(one.pv) for one in transports]),
-            target=target,
             transports=tuple(transports),
             ratio=(float(np.mean(labels > 0)) if two else None)
             if shares is None

@@ -124,15 +124,12 @@ def _on_all_points(fit: ValidatedFit, parts: _Parts, top_fraction: float | None)
     else:
         samples = [_labels_of_all(figures, best, parts)]
     learnt_from = [np.asarray(one.moved) for one in maps] or [target]
-    voters = tuple(tuple(figures.voters[r][g] for g in gammas) for r in rows)
-    masks = [[[figures.voter_mask[r, g, : figures.voter_counts[r, g]] for g in gammas] for r in rows]]
-    everybody = np.ones((1, len(source)), bool)
-    task = LearningTask(learnt_from, voters, masks, [samples], figures.target, None, everybody, parts.weights)
+    voters = [[figures.placed(r, g) for g in gammas] for r in rows]
+    task = LearningTask(learnt_from, voters, [samples], figures.target, labels, parts.weights)
     solver: Any = {name: parts.grid[name] for name in ("solver", "mesh") if name in parts.grid}
     options = GridOptions(figures.gammas[gammas], figures.margins, figures.margin_unit, **solver)
-    same: Any = {name: getattr(figures, name) for name in ("target", "ratio", "shift")}
-    same |= {"radii": figures.radii[rows], "pv": figures.pv[rows], "transports": tuple(maps)}
-    again = learn_sweep(task, options, labels, **same)
+    same: Any = {"ratio": figures.ratio, "shift": figures.shift, "transports": tuple(maps)}
+    again = learn_sweep(task, options, radii=figures.radii[rows], **same)
     if top_fraction is None:
         return fit._replace(model=model_at(again, (0, 0, margin)))
     scores = np.full_like(fit.choice.scores, np.inf)

@@ -27,9 +27,9 @@ from pvmincq_jax._threads import Progress, progress_bar
 from pvmincq_jax._types import Array, ArrayLike, MarginUnit, common_dtype, takes_options_of
 from pvmincq_jax.adaptation.choice import model_at
 from pvmincq_jax.adaptation.criteria import Criterion, rs_pv_cbound
-from pvmincq_jax.adaptation.label import MARGIN_FRACTIONS, carry_at_radii, learn_on_target
+from pvmincq_jax.adaptation.label import MARGIN_FRACTIONS, carry_at_radii
 from pvmincq_jax.adaptation.model import PVMinCq
-from pvmincq_jax.adaptation.sweeps import GridOptions, Sweep
+from pvmincq_jax.adaptation.sweeps import GridOptions, LearningTask, Sweep, learn_sweep
 from pvmincq_jax.adaptation.validate import ValidatedFit, best_fit
 from pvmincq_jax.matching.curve import PV_LEVELS, grid_radii
 from pvmincq_jax.matching.graph import check_reach, space_graph
@@ -99,7 +99,6 @@ def adapt_votes(
     *,
     margin: float,
     margin_unit: MarginUnit = "fraction",
-    voter_mask: ArrayLike | None = None,
     bound: float = 1.0,
 ) -> PVMinCq:
     """MinCq over given voters, on labels carried over from the source: step (ii) of the paper's stacking (section 5).
@@ -109,7 +108,6 @@ def adapt_votes(
       self_labels: labels of the same points, from `pvmincq_jax.self_label`.
       margin: mu as a fraction of mu_max, in (0, 1], or absolute, in (0, mu_max].
       margin_unit: how to read ``margin``.
-      voter_mask: which voters may vote ``[n]``; all when None.
       bound: the largest size of a vote.
 
     Returns: a `PVMinCq` whose points are votes: ``pvmincq_jax.decision(model, new_votes)`` is the expected vote.
@@ -124,13 +122,11 @@ def adapt_votes(
     check_points("votes", votes)
     check_length("self_labels.labels", self_labels.labels, np.shape(votes)[0], "row of the votes")
     votes = np.asarray(votes, common_dtype(votes))
-    mask = np.ones(votes.shape[1], bool) if voter_mask is None else np.asarray(voter_mask, bool)
-    check_length("voter_mask", mask, votes.shape[1], "voter")
-    placed = [PlacedVoters(OutputVoters(bound), lambda *_: mask)]
-    options = GridOptions(np.full(1, np.nan), check_margins([margin], margin_unit, "margin"), margin_unit)
+    placed = PlacedVoters(OutputVoters(bound), lambda *_: np.ones(votes.shape[1], bool))
     # The labels are there: of the source nothing is asked.
-    nobody, task = np.ones((1, 0), bool), (votes[:0], np.zeros(0), votes)
-    figures = learn_on_target(placed, [[self_labels]], nobody, task, 1.0, options, radii=np.full(1, np.nan))
+    task = LearningTask([votes], [[placed]], [[self_labels]], votes, np.zeros(0))
+    options = GridOptions(np.full(1, np.nan), check_margins([margin], margin_unit, "margin"), margin_unit)
+    figures = learn_sweep(task, options, radii=np.full(1, np.nan))
     return model_at(figures, (0, 0, 0))
 
 
@@ -183,36 +179,17 @@ def pv_mincq_views(
             f"radius must hold {len(task.units)} numbers with matching={matching!r}; its shape is {radii.shape}"
         )
     placed = _place_kernels(task.target, np.asarray(gammas, float))
-    options = GridOptions(np.full(1, np.nan), check_margins([margin], margin_unit, "margin"), margin_unit)
-    figures = _learn_views(task, [placed], radii[None], options, 0, draws, seed)
+    check_margins([margin], margin_unit, "margin")
+    options: Any = {"margins": [margin], "margin_unit": margin_unit, "draws": draws, "seed": seed}
+    figures = _sweep_views(task, np.full(1, np.nan), [placed], radii[None], folds=0, **options)
     return model_at(figures, (0, 0, 0))._replace(radius=radii.astype(task.matched[0][0].dtype))
-
-
-def _learn_views(
-    task: "_Task", placed: list[PlacedVoters], radii: np.ndarray, options: GridOptions, folds: int, draws: int,
-    seed: int, progress: Progress = None,
-) -> Sweep:  # fmt: skip
-    """`pvmincq_jax.sweep` with families that vote on points other than those that are matched, at radii ``[r, s]``."""
-    spaces = [make_space(*samples, ties=task.labels) for samples in task.matched]
-    graphs = [space_graph(space, float(radius)) for space, radius in zip(spaces, radii.max(axis=0))]
-    if not any(graph.neighbours.size for graph in graphs):
-        check_reach(min(graphs, key=lambda graph: graph.nearest))
-    learning = everybody_and_folds(np.hstack([samples[0] for samples in task.matched]), task.labels, folds, seed)
-    weights = np.ones(len(task.labels))
-    named = {
-        "radii": np.mean(radii / task.units, axis=1),
-        "target": np.hstack([samples[1] / unit for samples, unit in zip(task.matched, task.units)]),
-    }
-    with progress_bar(progress, len(learning) * len(radii) * (1 + len(placed)), "sweep") as advance:
-        samples = carry_at_radii(graphs, radii, task.labels, weights, learning, draws, seed, advance)
-        points = task.source, task.labels, task.target
-        return learn_on_target(placed, samples, learning, points, weights, options._replace(advance=advance), **named)
 
 
 def _sweep_views(
     task: "_Task",
     gammas: np.ndarray,
     placed: list[PlacedVoters],
+    radii: np.ndarray | None = None,
     *,
     levels: Sequence[float] = PV_LEVELS,
     margins: Sequence[float] = MARGIN_FRACTIONS,
@@ -223,12 +200,25 @@ def _sweep_views(
     mesh: jax.sharding.Mesh | None = None,
     progress: Progress = None,
 ) -> Sweep:
-    """A grid of families, one per gamma; every description has its own radius for a level of PV."""
-    check_folds(folds, int(np.sum(task.labels < 0)), int(np.sum(task.labels > 0)))
+    """`pvmincq_jax.sweep` of families, one per gamma, that vote on points other than those that are matched."""
     options = GridOptions(gammas, check_margins(margins, margin_unit), margin_unit, mesh=mesh)
-    # [levels, s], the larger the level the smaller.
-    radii = np.stack([grid_radii(*samples, levels, "pv") for samples in task.matched], axis=1)
-    return _learn_views(task, placed, radii, options, folds, draws, seed, progress)
+    if radii is None:
+        check_folds(folds, int(np.sum(task.labels < 0)), int(np.sum(task.labels > 0)))
+        # Every description has its own radius for a level of PV: [levels, s], the larger the level the smaller.
+        radii = np.stack([grid_radii(*samples, levels, "pv") for samples in task.matched], axis=1)
+    spaces = [make_space(*samples, ties=task.labels) for samples in task.matched]
+    graphs = [space_graph(space, float(radius)) for space, radius in zip(spaces, radii.max(axis=0))]
+    if not any(graph.neighbours.size for graph in graphs):
+        check_reach(min(graphs, key=lambda graph: graph.nearest))
+    learning = everybody_and_folds(np.hstack([samples[0] for samples in task.matched]), task.labels, folds, seed)
+    weights = np.ones(len(task.labels))
+    with progress_bar(progress, len(learning) * len(radii) * (1 + len(placed)), "sweep") as advance:
+        samples = carry_at_radii(graphs, radii, task.labels, weights, learning, draws, seed, advance)
+        ends = task.target, task.labels, weights, task.source
+        problem = LearningTask([task.target], [placed], samples, *ends, learning)
+        target = np.hstack([one[1] / unit for one, unit in zip(task.matched, task.units)])
+        lengths = np.mean(radii / task.units, axis=1)
+        return learn_sweep(problem, options._replace(advance=advance), radii=lengths, target=target)
 
 
 @takes_options_of(_sweep_views)

@@ -107,8 +107,8 @@ def place_voters(
 
 def place_on_moved(
     families: Sequence[Any], source: np.ndarray, moved: np.ndarray, weights: np.ndarray, most: int, seed: int
-) -> list[tuple[Any, np.ndarray]]:
-    """Families on moved source points, each with the voters that take part ``[n]``: those of matched points.
+) -> list[PlacedVoters]:
+    """Families on moved source points, of which the voters of matched points take part, whatever is learnt from.
 
     Of more points than ``most``, so many of the matched ones, whose weight is above 0, stand for all of them.
     """
@@ -122,7 +122,8 @@ def place_on_moved(
     placed = []
     for family in families:
         on_points, count = place_family(family, moved if one_per_point(family) else seen)
-        placed.append((on_points, matched if one_per_point(family) else np.ones(count, bool)))
+        mask = matched if one_per_point(family) else np.ones(count, bool)
+        placed.append(PlacedVoters(on_points, lambda *_, mask=mask: mask))
     return placed
 
 
