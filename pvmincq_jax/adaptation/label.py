@@ -10,20 +10,20 @@ from typing import Any
 import jax
 import numpy as np
 
-from pvmincq_jax._checks import check_count, check_margins, check_positive, check_task
+from pvmincq_jax import _checks
 from pvmincq_jax._samples import check_folds, everybody_and_folds
 from pvmincq_jax._threads import Progress, progress_bar
 from pvmincq_jax._types import ArrayLike, MarginUnit, RadiusUnit, takes_options_of
 from pvmincq_jax.adaptation.choice import model_at
 from pvmincq_jax.adaptation.model import PVMinCq
-from pvmincq_jax.adaptation.sweeps import GridOptions, LearningTask, Sweep, learn_sweep, read_classes, read_weights
+from pvmincq_jax.adaptation.sweeps import GridOptions, LearningTask, Sweep, learn_sweep
 from pvmincq_jax.matching.curve import PV_LEVELS, grid_radii
 from pvmincq_jax.matching.graph import RadiusGraph, check_reach, space_graph
 from pvmincq_jax.matching.matching import ExpectedMatching, MatchingDraws, draw_matchings
 from pvmincq_jax.matching.selflabel import SelfLabels, carry_labels
 from pvmincq_jax.matching.space import Metric, make_space
 from pvmincq_jax.voting.centers import MOST_VOTERS, CenterKind, place_voters
-from pvmincq_jax.voting.classes import class_numbers
+from pvmincq_jax.voting.classes import class_numbers, one_against_rest
 from pvmincq_jax.voting.families import VoterKind, family_grid, one_family
 from pvmincq_jax.voting.program import Solver
 
@@ -33,6 +33,32 @@ MARGIN_FRACTIONS = (0.01, 0.05, 0.1, 0.2, 0.5)
 # Each fold of more than two classes is a vote for every class: five classes and two folds cost as much as two classes
 # and fourteen.
 _FOLDS, _FOLDS_OF_MORE = 5, 2
+
+
+def read_classes(
+    source: ArrayLike, source_labels: ArrayLike, target: ArrayLike
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """A checked task in one precision, with labels ``[m_s]``, or those of each class against the rest ``[c, m_s]``."""
+    source, labels, target = _checks.read_task(source, source_labels, target, classes=True)
+    if _checks.are_class_numbers(labels):
+        labels = one_against_rest(labels, int(np.max(labels)) + 1).astype(labels.dtype)
+    return source, labels, target
+
+
+def read_weights(name: str, weights: ArrayLike | None, count: int) -> np.ndarray:
+    """Weights of sample points, above 0, brought to a mean of 1 ``[m]``; None for 1 each.
+
+    Example:
+      >>> read_weights("source_weights", [1, 3], 2), read_weights("source_weights", None, 2)
+      (array([0.5, 1.5]), array([1., 1.]))
+    """
+    if weights is None:
+        return np.ones(count)
+    _checks.check_sample_weights(name, weights, count)
+    values = np.asarray(weights, float)
+    if np.any(values == 0):
+        raise ValueError(f"{name} must be above 0; row {np.argmin(values)} has 0. Leave such rows out")
+    return values / np.mean(values)
 
 
 def sweep(
@@ -94,7 +120,7 @@ def sweep(
       ((2, 1, 1), (2, 2, 1, 1))
     """
     source, labels, target = read_classes(source, source_labels, target)
-    margins = check_margins(margins, margin_unit)
+    margins = _checks.check_margins(margins, margin_unit)
     families = family_grid(voters, gammas, target)
     levels = PV_LEVELS if radii is None else np.atleast_1d(radii)
     count = _fold_count(folds, labels, len(levels) * len(margins) * len(families.values))
@@ -168,7 +194,7 @@ def pv_mincq(
       >>> print(predict(model, np.array([[0.1], [1.1]])), float(model.pv))
       [ 1. -1.] 0.0
     """
-    check_task(source, source_labels, target)
+    _checks.check_task(source, source_labels, target)
     point = grid_of_point(radius, margin, gamma, options)
     return model_at(sweep(source, source_labels, target, folds=None, **point), (0, 0, 0))
 
@@ -180,10 +206,10 @@ def grid_of_point(radius: float | None, margin: float, gamma: float | None, opti
       >>> grid_of_point(0.5, 0.1, None, {"voters": "stumps"})
       {'voters': 'stumps', 'radii': [0.5], 'margins': [0.1], 'gammas': None}
     """
-    check_margins([margin], options.get("margin_unit", "fraction"), "margin")
+    _checks.check_margins([margin], options.get("margin_unit", "fraction"), "margin")
     one_family(options.get("voters", "rbf"), gamma)
     if radius is not None and options.get("radius_unit") != "pv":
-        check_positive("radius", radius)
+        _checks.check_positive("radius", radius)
     radii, gammas = ([] if one is None else [one] for one in (radius, gamma))
     return options | {"radii": radii, "margins": [margin], "gammas": gammas or None}
 
@@ -218,7 +244,7 @@ def mincq_sweep(
       (3, 1, 1, 2)
     """
     points, labels, _ = read_classes(points, labels, points)
-    margins, families = check_margins(margins, margin_unit), family_grid(voters, gammas, points)
+    margins, families = _checks.check_margins(margins, margin_unit), family_grid(voters, gammas, points)
     count = _fold_count(folds, labels, len(margins) * len(families.values))
     learning = everybody_and_folds(points, class_numbers(labels), count, seed)
     weights, samples = read_weights("sample_weights", sample_weights, len(points)), []
@@ -236,7 +262,7 @@ def _fold_count(folds: int | None, labels: np.ndarray, grid: int) -> int:
     sizes = np.unique(class_numbers(labels), return_counts=True)[1]
     if folds is not None:
         check_folds(folds, *sizes.tolist())
-        return check_count("folds", folds, 2)
+        return _checks.check_count("folds", folds, 2)
     return max(2, min(_FOLDS if labels.ndim == 1 else _FOLDS_OF_MORE, int(sizes.min()))) if grid > 1 else 0
 
 

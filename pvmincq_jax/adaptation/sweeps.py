@@ -12,15 +12,14 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from pvmincq_jax._checks import are_class_numbers, check_sample_weights, read_task
 from pvmincq_jax._threads import core_count, on_all_cores
-from pvmincq_jax._types import ArrayLike, MarginUnit, Status, brief
+from pvmincq_jax._types import MarginUnit, Status, brief
 from pvmincq_jax.adaptation.grid import Figures, Problems, VoteBlocks, compile_ahead, solve_grid
 from pvmincq_jax.adaptation.transport import Transport
 from pvmincq_jax.matching.selflabel import SelfLabels
 from pvmincq_jax.voting.cbound import vote_loss
 from pvmincq_jax.voting.centers import PlacedVoters, stack_masks
-from pvmincq_jax.voting.classes import ahead, balance_classes, mean_weights, one_against_rest
+from pvmincq_jax.voting.classes import ahead, balance_classes, mean_weights
 from pvmincq_jax.voting.program import Solver
 
 __all__ = ["Sweep"]
@@ -345,29 +344,3 @@ def _check_solved(status: np.ndarray, mu_max: np.ndarray, margins: np.ndarray) -
         f"no point of the grid could be solved: {'; '.join(reasons)}. The largest margin that these labels allow is "
         f"{largest:.4g}: give {advice}"
     )
-
-
-def read_classes(
-    source: ArrayLike, source_labels: ArrayLike, target: ArrayLike
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """A checked task in one precision, with labels ``[m_s]``, or those of each class against the rest ``[c, m_s]``."""
-    source, labels, target = read_task(source, source_labels, target, classes=True)
-    if are_class_numbers(labels):
-        labels = one_against_rest(labels, int(np.max(labels)) + 1).astype(labels.dtype)
-    return source, labels, target
-
-
-def read_weights(name: str, weights: ArrayLike | None, count: int) -> np.ndarray:
-    """Weights of sample points, above 0, brought to a mean of 1 ``[m]``; None for 1 each.
-
-    Example:
-      >>> read_weights("source_weights", [1, 3], 2), read_weights("source_weights", None, 2)
-      (array([0.5, 1.5]), array([1., 1.]))
-    """
-    if weights is None:
-        return np.ones(count)
-    check_sample_weights(name, weights, count)
-    values = np.asarray(weights, float)
-    if np.any(values == 0):
-        raise ValueError(f"{name} must be above 0; row {np.argmin(values)} has 0. Leave such rows out")
-    return values / np.mean(values)

@@ -20,16 +20,16 @@ from pvmincq_jax._checks import check_margins, check_task
 from pvmincq_jax._threads import Progress, on_all_cores, progress_bar
 from pvmincq_jax._types import ArrayLike, MarginUnit, RadiusUnit, takes_options_of
 from pvmincq_jax.adaptation.choice import model_at
-from pvmincq_jax.adaptation.label import grid_of_point
+from pvmincq_jax.adaptation.label import grid_of_point, read_classes, read_weights
 from pvmincq_jax.adaptation.model import PVMinCq
-from pvmincq_jax.adaptation.sweeps import GridOptions, LearningTask, Sweep, learn_sweep, read_classes, read_weights
+from pvmincq_jax.adaptation.sweeps import GridOptions, LearningTask, Sweep, learn_sweep
 from pvmincq_jax.adaptation.transport import Transport, barycentres, identity_transport, match_moments
 from pvmincq_jax.matching.curve import grid_radii, level_radii
 from pvmincq_jax.matching.graph import RadiusGraph, check_reach, space_graph
 from pvmincq_jax.matching.matching import ExpectedMatching, draw_matchings
 from pvmincq_jax.matching.points import class_rows, even_rows
 from pvmincq_jax.matching.selflabel import SelfLabels
-from pvmincq_jax.matching.space import Metric, Precomputed, make_space
+from pvmincq_jax.matching.space import Metric, Precomputed, Space, make_space
 from pvmincq_jax.voting.centers import MOST_VOTERS, PlacedVoters, place_on_moved
 from pvmincq_jax.voting.classes import class_numbers
 from pvmincq_jax.voting.families import VoterKind, family_grid
@@ -79,83 +79,62 @@ class MapOptions(NamedTuple):
     metric: Metric = "euclidean"
 
 
-class _Maps:
-    """The maps between two checked samples; rows may be repeated before they are matched."""
-
-    def __init__(self, source: np.ndarray, labels: np.ndarray, target: np.ndarray, options: MapOptions) -> None:
-        self._source, self._target, self._options = source, target, options
-        equal, shares, seed = options.equal_sizes, options.shares, options.seed
-        self._source_rows, self._target_rows = np.arange(len(source)), np.arange(len(target))
-        size = max(len(source), len(target)) if equal else len(source)
-        if shares is not None:
-            by_label = dict(zip(np.unique(labels).tolist(), shares.tolist()))
-            self._source_rows = class_rows(source, labels, size, by_label, seed=seed)
-        elif equal:
-            self._source_rows = even_rows(source, size, seed=seed, labels=labels)
-        if equal:
-            self._target_rows = even_rows(target, size, seed=seed)
-        self._ties = labels[self._source_rows]
-
-    def plan(self) -> Iterator[Callable[[], Transport]]:
-        """The maps of a grid, at least one, each to be made when it is called."""
-        options = self._options
-        default, measured = options.radii is None, isinstance(options.metric, Precomputed)
-        scaled = default and not measured if options.match_moments is None else options.match_moments
-        identity = default if options.include_identity is None else options.include_identity
-        for moments in (True,) if scaled == "only" else (False, True) if scaled else (False,):
-            start = self._start(moments)
-            if identity:
-                yield partial(self._unmatched, start, moments)
-            if identity and np.asarray(options.radii).size == 0:
-                continue
-            graph, radii = self._reach(start)
-            for radius in radii:
-                yield partial(self._matched, graph, float(radius), moments)
-
-    def _start(self, moments: bool) -> np.ndarray:
-        """The source as it is matched: as it is, or with the target's moments."""
-        if not moments:
-            return self._source
-        if isinstance(self._options.metric, Precomputed):
+def plan_maps(
+    source: np.ndarray, labels: np.ndarray, target: np.ndarray, options: MapOptions
+) -> Iterator[Callable[[], Transport]]:
+    """The maps of a grid between two checked samples, at least one, each to be made when it is called."""
+    default, metric = options.radii is None, options.metric
+    scaled = options.match_moments
+    if scaled is None:
+        scaled = default and not isinstance(metric, Precomputed)
+    identity = default if options.include_identity is None else options.include_identity
+    seed, equal, shares = options.seed, options.equal_sizes, options.shares
+    size = max(len(source), len(target)) if equal else len(source)
+    if shares is None:
+        rows = even_rows(source, size, seed=seed, labels=labels)
+    else:
+        rows = class_rows(source, labels, size, dict(zip(np.unique(labels).tolist(), shares.tolist())), seed=seed)
+    columns = even_rows(target, size if equal else len(target), seed=seed)
+    if isinstance(metric, Precomputed):
+        if scaled:
             raise ValueError("match_moments must be False where metric is Precomputed: distances are given as they are")
-        moved = match_moments(self._source, self._target[self._target_rows], self._source_rows)
-        return moved.astype(self._source.dtype)
+        metric = Precomputed(np.asarray(metric.distances)[np.ix_(rows, columns)])
+    # A point is as heavy as all its copies, and all together weigh m_s.
+    heavy = len(source) / len(rows)
 
-    def _unmatched(self, start: np.ndarray, moments: bool) -> Transport:
-        points, rows = len(self._source), self._source_rows
-        weights = np.bincount(rows, minlength=points) * (points / len(rows))
-        return identity_transport(self._source, start, weights)._replace(match_moments=moments)
+    def matched(graph: RadiusGraph, radius: float, moments: bool) -> Transport:
+        drawn = draw_matchings(graph.within(radius), options.draws, seed=seed)
+        # Pairs of copies as pairs of points.
+        code = columns[drawn.expected.target] * len(source) + rows[drawn.expected.source]
+        code, place = np.unique(code, return_inverse=True)
+        weights = np.bincount(place, drawn.expected.weights) * heavy
+        pairs = ExpectedMatching(code % len(source), code // len(source), weights)
+        return barycentres(source, target, pairs, drawn.pv, radius)._replace(match_moments=moments)
 
-    def _reach(self, start: np.ndarray) -> tuple[RadiusGraph, np.ndarray]:
-        """The graph of the largest radius, and all radii ``[r]``."""
-        metric, radii = self._options.metric, self._options.radii
-        if isinstance(metric, Precomputed):
-            metric = Precomputed(np.asarray(metric.distances)[np.ix_(self._source_rows, self._target_rows)])
-        source, target = start[self._source_rows], self._target[self._target_rows]
-        space = make_space(source, target, metric, ties=self._ties)
-        if radii is None:
-            levels = np.unique(level_radii(space, PV_LEVELS))
-            shares = [share for share in REACHES if share * len(source) * len(target) <= _MOST_EDGES]
-            wide = np.quantile(space.some_lengths(), shares)
-            lengths = np.concatenate([levels, wide[wide >= _BEYOND * levels[-1]]])
+    for moments in (True,) if scaled == "only" else (False, True) if scaled else (False,):
+        start = match_moments(source, target[columns], rows).astype(source.dtype) if moments else source
+        if identity:
+            still = identity_transport(source, start, np.bincount(rows, minlength=len(source)) * heavy)
+            yield partial(still._replace, match_moments=moments)
+        if identity and np.asarray(options.radii).size == 0:
+            continue
+        samples = start[rows], target[columns]
+        space = make_space(*samples, metric, ties=labels[rows])
+        if options.radii is None:
+            lengths = _default_radii(space)
         else:
-            lengths = grid_radii(source, target, radii, self._options.unit, metric)
+            lengths = grid_radii(*samples, options.radii, options.unit, metric)
         graph = check_reach(space_graph(space, float(lengths.max())))
         # A radius that reaches nobody gives nothing to learn from.
-        return graph, lengths[lengths >= np.min(graph.distances)]
+        for radius in lengths[lengths >= np.min(graph.distances)]:
+            yield partial(matched, graph, float(radius), moments)
 
-    def _matched(self, graph: RadiusGraph, radius: float, moments: bool) -> Transport:
-        drawn = draw_matchings(graph.within(radius), self._options.draws, seed=self._options.seed)
-        pairs = self._fold(drawn.expected)
-        return barycentres(self._source, self._target, pairs, drawn.pv, radius)._replace(match_moments=moments)
 
-    def _fold(self, pairs: ExpectedMatching) -> ExpectedMatching:
-        """Pairs of copies as pairs of points; a point is as heavy as all its copies, and all together weigh m_s."""
-        points = len(self._source)
-        code = self._target_rows[pairs.target] * points + self._source_rows[pairs.source]
-        code, place = np.unique(code, return_inverse=True)
-        weights = np.bincount(place, pairs.weights) * (points / len(self._source_rows))
-        return ExpectedMatching(code % points, code // points, weights)
+def _default_radii(space: Space) -> np.ndarray:
+    """Those at levels of PV, and those that reach given shares of all pairs."""
+    levels, pairs = np.unique(level_radii(space, PV_LEVELS)), space.source_rows.size * space.target_rows.size
+    wide = np.quantile(space.some_lengths(), [share for share in REACHES if share * pairs <= _MOST_EDGES])
+    return np.concatenate([levels, wide[wide >= _BEYOND * levels[-1]]])
 
 
 def moved_labels(transport: Transport, labels: np.ndarray, source_weights: np.ndarray | float = 1.0) -> SelfLabels:
@@ -228,6 +207,7 @@ def transport_sweep(
     families = family_grid(voters, gammas, target)
     kinds, two = class_numbers(labels), labels.ndim == 1
     shares = None if ratio is None else check_shares(ratio, np.unique(kinds).size)
+    expected = shares if not two else float(np.mean(labels > 0) if shares is None else shares[1])
     weights = read_weights("source_weights", source_weights, len(source))
     options = GridOptions(families.values, margins, margin_unit, solver, mesh)
 
@@ -240,7 +220,7 @@ def transport_sweep(
         many = 2 * len(PV_LEVELS + REACHES) if radii is None else np.size(radii)
         options.compile_for(place(identity_transport(source)), source, many)
         maps = MapOptions(radii, radius_unit, include_identity, match_moments, equal_sizes, shares, draws, seed, metric)
-        makers = list(_Maps(source, kinds, target, maps).plan())
+        makers = list(plan_maps(source, kinds, target, maps))
     else:
         makers = [partial(identity_transport, source, weights=identity_weights)]
     with progress_bar(progress, len(makers) * (1 + len(families.values)), "transport") as advance:
@@ -256,11 +236,7 @@ def transport_sweep(
             options._replace(advance=advance),
             radii=np.array([float(one.radius) for one in transports]),
             transports=tuple(transports),
-            ratio=(float(np.mean(labels > 0)) if two else None)
-            if shares is None
-            else float(shares[1])
-            if two
-            else shares,
+            ratio=expected,
         )
 
 

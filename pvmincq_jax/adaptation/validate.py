@@ -10,10 +10,10 @@ from pvmincq_jax._samples import part_rows
 from pvmincq_jax._types import ArrayLike, brief, takes_options_of
 from pvmincq_jax.adaptation.choice import TOP_FRACTION, Choice, choose, committee, members, model_at
 from pvmincq_jax.adaptation.criteria import Criterion, label_criterion, rs, scores_of
-from pvmincq_jax.adaptation.label import mincq_sweep, sweep
+from pvmincq_jax.adaptation.label import mincq_sweep, read_classes, read_weights, sweep
 from pvmincq_jax.adaptation.model import PVMinCq
 from pvmincq_jax.adaptation.shift import Shift, class_weights, contradicted, detect_shift, label_shift
-from pvmincq_jax.adaptation.sweeps import GridOptions, LearningTask, Sweep, learn_sweep, read_classes, read_weights
+from pvmincq_jax.adaptation.sweeps import GridOptions, LearningTask, Sweep, learn_sweep
 from pvmincq_jax.adaptation.transport import Transport, move_all, nearest_means
 from pvmincq_jax.adaptation.transport_criteria import transport_criterion
 from pvmincq_jax.adaptation.transport_sweeps import check_shares, moved_labels, transport_sweep

@@ -12,16 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pvmincq_jax._checks import (
-    check_callable,
-    check_length,
-    check_margins,
-    check_points,
-    check_positive,
-    check_rows,
-    check_same_dimension,
-    read_task,
-)
+from pvmincq_jax import _checks
 from pvmincq_jax._samples import check_folds, everybody_and_folds
 from pvmincq_jax._threads import Progress, progress_bar
 from pvmincq_jax._types import Array, ArrayLike, MarginUnit, common_dtype, takes_options_of
@@ -86,8 +77,8 @@ def stack_views(views: Views, scales: ArrayLike) -> np.ndarray:
       (3, 3)
     """
     check_views("views", views)
-    check_length("scales", scales, len(views), "view")
-    check_positive("scales", scales)
+    _checks.check_length("scales", scales, len(views), "view")
+    _checks.check_positive("scales", scales)
     dtype = common_dtype(*views)
     units = dtype.type(np.asarray(scales) * np.sqrt(len(views)))
     return np.concatenate([np.asarray(view, dtype) / unit for view, unit in zip(views, units)], axis=1)
@@ -119,13 +110,13 @@ def adapt_votes(
       >>> print(abs(vote.weights.round(3)), decision(vote, np.array([[0.8, 0.0]])).round(3))
       [0.25 0.  ] [0.2]
     """
-    check_points("votes", votes)
-    check_length("self_labels.labels", self_labels.labels, np.shape(votes)[0], "row of the votes")
+    _checks.check_points("votes", votes)
+    _checks.check_length("self_labels.labels", self_labels.labels, np.shape(votes)[0], "row of the votes")
     votes = np.asarray(votes, common_dtype(votes))
     placed = PlacedVoters(OutputVoters(bound), lambda *_: np.ones(votes.shape[1], bool))
     # The labels are there: of the source nothing is asked.
     task = LearningTask([votes], [[placed]], [[self_labels]], votes, np.zeros(0))
-    options = GridOptions(np.full(1, np.nan), check_margins([margin], margin_unit, "margin"), margin_unit)
+    options = GridOptions(np.full(1, np.nan), _checks.check_margins([margin], margin_unit, "margin"), margin_unit)
     figures = learn_sweep(task, options, radii=np.full(1, np.nan))
     return model_at(figures, (0, 0, 0))
 
@@ -171,15 +162,15 @@ def pv_mincq_views(
       [ 1. -1.] 0.0
     """
     task = _read_views(source_views, source_labels, target_views, matching)
-    check_length("gammas", gammas, len(target_views), "view")
-    check_positive("gammas", gammas)
+    _checks.check_length("gammas", gammas, len(target_views), "view")
+    _checks.check_positive("gammas", gammas)
     radii = np.atleast_1d(np.asarray(radius, float))
     if radii.shape != task.units.shape:
         raise ValueError(
             f"radius must hold {len(task.units)} numbers with matching={matching!r}; its shape is {radii.shape}"
         )
     placed = _place_kernels(task.target, np.asarray(gammas, float))
-    check_margins([margin], margin_unit, "margin")
+    _checks.check_margins([margin], margin_unit, "margin")
     options: Any = {"margins": [margin], "margin_unit": margin_unit, "draws": draws, "seed": seed}
     figures = _sweep_views(task, np.full(1, np.nan), [placed], radii[None], folds=0, **options)
     return model_at(figures, (0, 0, 0))._replace(radius=radii.astype(task.matched[0][0].dtype))
@@ -201,7 +192,7 @@ def _sweep_views(
     progress: Progress = None,
 ) -> Sweep:
     """`pvmincq_jax.sweep` of families, one per gamma, that vote on points other than those that are matched."""
-    options = GridOptions(gammas, check_margins(margins, margin_unit), margin_unit, mesh=mesh)
+    options = GridOptions(gammas, _checks.check_margins(margins, margin_unit), margin_unit, mesh=mesh)
     if radii is None:
         check_folds(folds, int(np.sum(task.labels < 0)), int(np.sum(task.labels > 0)))
         # Every description has its own radius for a level of PV: [levels, s], the larger the level the smaller.
@@ -259,7 +250,7 @@ def fit_views_validated(
       >>> fit.choice.grid_index, len(fit.model.voters.families)
       ((0, 0, 0), 2)
     """
-    check_callable("criterion", criterion)
+    _checks.check_callable("criterion", criterion)
     task, values = _read_views(source_views, source_labels, target_views, matching), np.asarray(multiples, float)
     gammas = values[:, None] / view_scales(task.target) ** 2
     placed = [_place_kernels(task.target, row) for row in gammas]
@@ -299,11 +290,11 @@ def fit_votes_validated(
       >>> fit.model.weights.shape
       (2,)
     """
-    check_callable("criterion", criterion)
-    source, labels, target = read_task(source, source_labels, target)
-    check_rows("source_votes", source_votes, source)
-    check_rows("target_votes", target_votes, target)
-    check_same_dimension("source_votes", source_votes, "target_votes", target_votes)
+    _checks.check_callable("criterion", criterion)
+    source, labels, target = _checks.read_task(source, source_labels, target)
+    _checks.check_rows("source_votes", source_votes, source)
+    _checks.check_rows("target_votes", target_votes, target)
+    _checks.check_same_dimension("source_votes", source_votes, "target_votes", target_votes)
     dtype = common_dtype(source_votes, target_votes)
     votes = np.asarray(source_votes, dtype), np.asarray(target_votes, dtype)
     family = OutputVoters(max(1.0, *(float(np.max(np.abs(one))) for one in votes)))
@@ -362,7 +353,7 @@ def check_views(name: str, views: Views, count: int | None = None) -> None:
     if count is not None and len(views) != count:
         raise ValueError(f"{name} must hold {count} views; it holds {len(views)}")
     for v, view in enumerate(views):
-        check_rows(f"{name}[{v}]", view, views[0], "object")
+        _checks.check_rows(f"{name}[{v}]", view, views[0], "object")
 
 
 def _read_views(source_views: Views, source_labels: ArrayLike, target_views: Views, matching: ViewMatching) -> _Task:
@@ -370,10 +361,10 @@ def _read_views(source_views: Views, source_labels: ArrayLike, target_views: Vie
     check_views("source_views", source_views)
     check_views("target_views", target_views, len(source_views))
     for v, (x, y) in enumerate(zip(source_views, target_views)):
-        check_same_dimension(f"source_views[{v}]", x, f"target_views[{v}]", y)
+        _checks.check_same_dimension(f"source_views[{v}]", x, f"target_views[{v}]", y)
     if matching not in ("joint", "each"):
         raise ValueError(f"matching must be 'joint' or 'each'; it is {matching!r}")
-    whole, labels, _ = read_task(np.hstack(source_views), source_labels, np.hstack(target_views))
+    whole, labels, _ = _checks.read_task(np.hstack(source_views), source_labels, np.hstack(target_views))
     source, target = ([np.asarray(view, whole.dtype) for view in views] for views in (source_views, target_views))
     scales = view_scales(target)
     if matching == "each":
