@@ -336,7 +336,10 @@ def _check_solved(status: np.ndarray, mu_max: np.ndarray, margins: np.ndarray) -
         return
     largest = np.nanmax(np.min(mu_max[:, :, 0], axis=-1), initial=0.0)
     if status.size == 1 and status == Status.INFEASIBLE:
-        raise ValueError(f"margin must be in (0, mu_max], with mu_max = {largest:.6g} here; it is {margins[0]:g}")
+        raise ValueError(
+            f"margin must be in (0, mu_max], with mu_max = {largest:.6g} here, the largest margin that these labels "
+            f"allow; it is {margins[0]:g}"
+        )
     reasons = [f"{Status(code).sentence} ({int(np.sum(status == code))} points)" for code in np.unique(status)]
     small = np.all(status == Status.MAX_ITERATIONS)
     advice = "larger margins" if small else "smaller margins, fractions of it (margin_unit='fraction'), or larger radii"

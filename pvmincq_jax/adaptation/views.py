@@ -1,8 +1,8 @@
 """Several descriptions of the same objects: one majority vote over voters of each, adapted by PV-MinCq (section 5).
 
-The voters are Gaussian kernels on blocks of features, with a bandwidth for each block, or the outputs of classifiers
-that were learnt elsewhere. Labels come to the target over matchings of all blocks together or of each block for itself.
-MinCq then weighs the voters of all views in one problem, so that views that err in different places correct each other.
+The voters are Gaussian kernels on blocks of features, with a bandwidth for each block, or outputs of classifiers learnt
+elsewhere. Labels come to the target over matchings of all blocks together or of each block for itself. MinCq weighs the
+voters of all views in one problem, so that views that err in different places correct each other.
 """
 
 from collections.abc import Sequence
@@ -121,63 +121,18 @@ def adapt_votes(
     return model_at(figures, (0, 0, 0))
 
 
-def pv_mincq_views(
-    source_views: Views,
-    source_labels: ArrayLike,
-    target_views: Views,
-    *,
-    radius: float | ArrayLike,
-    margin: float,
-    gammas: ArrayLike,
-    matching: ViewMatching = "joint",
-    draws: int = 1,
-    seed: int = 0,
-    margin_unit: MarginUnit = "fraction",
-) -> PVMinCq:
-    """PV-MinCq over Gaussian kernels on several views; with one view, `pvmincq_jax.pv_mincq` (section 5).
+class _Task(NamedTuple):
+    """Samples as voters see them, labels, and samples to match in each of s descriptions, with units of length."""
 
-    Args:
-      source_views: one array ``[m_s, d_v]`` per view.
-      source_labels: ``[m_s]`` in {-1, +1}.
-      target_views: one array ``[m_t, d_v]`` per view, without labels.
-      radius: a distance in `stack_views` of the target's `view_scales` if the matching is joint; one distance per view
-        ``[views]``, in the view's own units, if each view is matched for itself.
-      margin: mu as a fraction of mu_max, in (0, 1], or absolute, in (0, mu_max].
-      gammas: of the kernels, one per view ``[views]``.
-      matching: "joint" matches objects that are close in all views together; "each" draws matchings in every view, and
-        the labels are means over all of them.
-      draws: matchings, in each view or of the stack.
-      seed: of the matchings.
-      margin_unit: how to read ``margin``.
-
-    Returns: a `PVMinCq`, for `pvmincq_jax.decision` and `pvmincq_jax.predict` of a list of views.
-
-    Example:
-      >>> a, b = np.array([[0.0], [0.2], [1.0], [1.2]]), np.array([[5.0], [5.0], [4.0], [4.5]])
-      >>> labels = np.array([1, 1, -1, -1])
-      >>> given = {"radius": [0.15, 0.1], "margin": 0.2, "gammas": [5.0, 1.0], "matching": "each"}
-      >>> model = pv_mincq_views([a, b], labels, [a + 0.1, b], **given)
-      >>> from pvmincq_jax import predict
-      >>> print(predict(model, [np.array([[0.1], [1.1]]), np.array([[5.0], [4.2]])]), model.pv)
-      [ 1. -1.] 0.0
-    """
-    task = _read_views(source_views, source_labels, target_views, matching)
-    _checks.check_length("gammas", gammas, len(target_views), "view")
-    _checks.check_positive("gammas", gammas)
-    radii = np.atleast_1d(np.asarray(radius, float))
-    if radii.shape != task.units.shape:
-        raise ValueError(
-            f"radius must hold {len(task.units)} numbers with matching={matching!r}; its shape is {radii.shape}"
-        )
-    placed = _place_kernels(task.target, np.asarray(gammas, float))
-    _checks.check_margins([margin], margin_unit, "margin")
-    options: Any = {"margins": [margin], "margin_unit": margin_unit, "draws": draws, "seed": seed}
-    figures = _sweep_views(task, np.full(1, np.nan), [placed], radii[None], folds=0, **options)
-    return model_at(figures, (0, 0, 0))._replace(radius=radii.astype(task.matched[0][0].dtype))
+    source: Any
+    target: Any
+    labels: np.ndarray
+    matched: list[tuple[np.ndarray, np.ndarray]]
+    units: np.ndarray
 
 
 def _sweep_views(
-    task: "_Task",
+    task: _Task,
     gammas: np.ndarray,
     placed: list[PlacedVoters],
     radii: np.ndarray | None = None,
@@ -202,14 +157,66 @@ def _sweep_views(
     if not any(graph.neighbours.size for graph in graphs):
         check_reach(min(graphs, key=lambda graph: graph.nearest))
     learning = everybody_and_folds(np.hstack([samples[0] for samples in task.matched]), task.labels, folds, seed)
-    weights = np.ones(len(task.labels))
     with progress_bar(progress, len(learning) * len(radii) * (1 + len(placed)), "sweep") as advance:
-        samples = carry_at_radii(graphs, radii, task.labels, weights, learning, draws, seed, advance)
-        ends = task.target, task.labels, weights, task.source
-        problem = LearningTask([task.target], [placed], samples, *ends, learning)
+        samples = carry_at_radii(graphs, radii, task.labels, np.ones(len(task.labels)), learning, draws, seed, advance)
+        problem = LearningTask([task.target], [placed], samples, task.target, task.labels, 1.0, task.source, learning)
         target = np.hstack([one[1] / unit for one, unit in zip(task.matched, task.units)])
         lengths = np.mean(radii / task.units, axis=1)
         return learn_sweep(problem, options._replace(advance=advance), radii=lengths, target=target)
+
+
+@takes_options_of(_sweep_views, "levels", "margins", "folds")
+def pv_mincq_views(
+    source_views: Views,
+    source_labels: ArrayLike,
+    target_views: Views,
+    *,
+    radius: float | ArrayLike,
+    margin: float,
+    gammas: ArrayLike,
+    matching: ViewMatching = "joint",
+    draws: int = 1,
+    **options: Any,
+) -> PVMinCq:
+    """PV-MinCq over Gaussian kernels on several views; with one view, `pvmincq_jax.pv_mincq` (section 5).
+
+    Args:
+      source_views: one array ``[m_s, d_v]`` per view.
+      source_labels: ``[m_s]`` in {-1, +1}.
+      target_views: one array ``[m_t, d_v]`` per view, without labels.
+      radius: a distance in `stack_views` of the target's `view_scales` if the matching is joint; one distance per view
+        ``[views]``, in the view's own units, if each view is matched for itself.
+      margin: mu as a fraction of mu_max, in (0, 1], or absolute, in (0, mu_max].
+      gammas: of the kernels, one per view ``[views]``.
+      matching: "joint" matches objects that are close in all views together; "each" draws matchings in every view, and
+        the labels are means over all of them.
+      draws: matchings, in each view or of the stack.
+      **options: seed, margin_unit, mesh and progress, as in `pvmincq_jax.sweep`.
+
+    Returns: a `PVMinCq`, for `pvmincq_jax.decision` and `pvmincq_jax.predict` of a list of views.
+
+    Example:
+      >>> a, b = np.array([[0.0], [0.2], [1.0], [1.2]]), np.array([[5.0], [5.0], [4.0], [4.5]])
+      >>> labels = np.array([1, 1, -1, -1])
+      >>> given = {"radius": [0.15, 0.1], "margin": 0.2, "gammas": [5.0, 1.0], "matching": "each"}
+      >>> model = pv_mincq_views([a, b], labels, [a + 0.1, b], **given)
+      >>> from pvmincq_jax import predict
+      >>> print(predict(model, [np.array([[0.1], [1.1]]), np.array([[5.0], [4.2]])]), model.pv)
+      [ 1. -1.] 0.0
+    """
+    task = _read_views(source_views, source_labels, target_views, matching)
+    _checks.check_length("gammas", gammas, len(target_views), "view")
+    _checks.check_positive("gammas", gammas)
+    radii = np.atleast_1d(np.asarray(radius, float))
+    if radii.shape != task.units.shape:
+        raise ValueError(
+            f"radius must hold {len(task.units)} numbers with matching={matching!r}; its shape is {radii.shape}"
+        )
+    placed = _place_kernels(task.target, np.asarray(gammas, float))
+    _checks.check_margins([margin], options.get("margin_unit", "fraction"), "margin")
+    point: Any = {"margins": [margin], "folds": 0, "draws": draws}
+    figures = _sweep_views(task, np.full(1, np.nan), [placed], radii[None], **point, **options)
+    return model_at(figures, (0, 0, 0))._replace(radius=radii.astype(task.matched[0][0].dtype))
 
 
 @takes_options_of(_sweep_views)
@@ -230,10 +237,7 @@ def fit_views_validated(
     median squared distance, the same multiple for all views, so the grid does not grow with their number.
 
     Args:
-      source_views: one array ``[m_s, d_v]`` per view.
-      source_labels: ``[m_s]`` in {-1, +1}.
-      target_views: one array ``[m_t, d_v]`` per view.
-      matching: see `pv_mincq_views`.
+      source_views, source_labels, target_views, matching: as in `pv_mincq_views`.
       criterion: from a `pvmincq_jax.Sweep` to scores; its ``gammas`` are the multiples, and with ``matching="each"``
         its radii are means over the views in units of their scales.
       multiples: of one over the median squared distance, to choose from.
@@ -272,8 +276,7 @@ def fit_votes_validated(
 
     Args:
       source: the points to match ``[m_s, d]``, in any description: a view, `stack_views`, or the votes themselves.
-      source_labels: ``[m_s]`` in {-1, +1}.
-      target: ``[m_t, d]``.
+      source_labels, target: ``[m_s]`` in {-1, +1}, and ``[m_t, d]``.
       source_votes: of the given classifiers on the source ``[m_s, n]``, for R_S. A classifier that learnt from these
         points flatters itself on them: give its votes on folds that it was not learnt from.
       target_votes: ``[m_t, n]``.
@@ -323,21 +326,8 @@ def view_margins(model: PVMinCq, views: Views) -> Array:
     check_views("views", views, len(families))
     # Every view has a kernel on each target point.
     weights = jnp.reshape(jnp.asarray(model.weights), (len(families), -1))
-    votes = [family.votes(view) for family, view in zip(families, views)]
-    return jnp.stack([vote_margin(*pair) for pair in zip(votes, weights)], axis=1)
-
-
-class _Task(NamedTuple):
-    """Samples as voters see them, lists of views or given votes; labels ``[m_s]``; samples to match, units of length.
-
-    Samples are matched in each of s descriptions, in which the units ``[s]`` make lengths comparable.
-    """
-
-    source: Any
-    target: Any
-    labels: np.ndarray
-    matched: list[tuple[np.ndarray, np.ndarray]]
-    units: np.ndarray
+    parts = [vote_margin(family.votes(view), part) for family, view, part in zip(families, views, weights)]
+    return jnp.stack(parts, axis=1)
 
 
 def _place_kernels(views: list[np.ndarray], gammas: np.ndarray) -> PlacedVoters:
