@@ -55,7 +55,7 @@ from pvmincq_jax.matching.points import shared_points
 from pvmincq_jax.matching.soft import sinkhorn_matching, sinkhorn_transport, soft_matching, soft_pv
 from pvmincq_jax.adaptation.sweeps import Sweep
 from pvmincq_jax.adaptation.model import PVMinCq, decision, load_model, predict, save_model
-from pvmincq_jax.adaptation.label import pv_mincq, sweep
+from pvmincq_jax.adaptation.label import adapt_votes, pv_mincq, sweep
 from pvmincq_jax.adaptation.transport import Transport, identity_transport, match_moments, move, pv_transport
 from pvmincq_jax.adaptation.transport_sweeps import pv_transport_mincq, transport_sweep
 from pvmincq_jax.adaptation.choice import Choice, choose, committee, model_at, values_at
@@ -70,7 +70,7 @@ from pvmincq_jax.adaptation.criteria import (
 )
 from pvmincq_jax.adaptation.transport_criteria import transport_criterion
 from pvmincq_jax.adaptation.validate import ValidatedFit, fit_mincq_validated, fit_transport_validated, fit_validated
-from pvmincq_jax.adaptation.views import adapt_votes, fit_views_validated, fit_votes_validated, pv_mincq_views
+from pvmincq_jax.adaptation.views import fit_views_validated, fit_votes_validated, pv_mincq_views
 from pvmincq_jax.adaptation.shift import LabelShift, Shift, detect_shift, label_shift
 from pvmincq_jax.adaptation.distance import LearnedMap, LinearMap, apply_map, learn_map
 from pvmincq_jax.bounds.domain import corollary1, joint_error, theorem1

@@ -216,7 +216,7 @@ def _starts(form: MapForm, ranks: list[int], features: int, count: int, rng: np.
     return np.stack(starts)
 
 
-def _some(points: np.ndarray, most: int, rng: np.random.Generator, labels: np.ndarray | None = None) -> np.ndarray:
+def some_rows(points: np.ndarray, most: int, rng: np.random.Generator, labels: np.ndarray | None = None) -> np.ndarray:
     """At most so many rows, at random, whatever their order."""
     order = canonical_order(points, labels)
     return order if len(order) <= most else rng.permutation(order)[:most]
@@ -230,6 +230,20 @@ def judge_map(
     votes = np.asarray(rbf_votes(images[0], images[0], options.gamma))
     risk = float(np.mean(~((votes @ labels - labels) * labels > 0)))
     return linear_map, risk, perturbed_variation(*images, options.radius)
+
+
+def votes_in(
+    source: np.ndarray, labels: np.ndarray, target: np.ndarray, linear: LinearMap, shares: np.ndarray
+) -> tuple[np.ndarray, float]:
+    """The kernel vote of the mapped source on the target, and its risk on the source, each point left out in turn.
+
+    The classes weigh as their shares in the target, in the vote and in the risk.
+    """
+    images = [sample @ np.asarray(linear.matrix).T for sample in (source, target)]
+    weights = np.where(labels > 0, shares[1] / np.sum(labels > 0), shares[0] / np.sum(labels < 0))
+    votes = np.asarray(rbf_votes(images[1], images[0], _SUBSPACE.gamma)) @ (weights * labels)
+    source_votes = np.asarray(rbf_votes(images[0], images[0], _SUBSPACE.gamma)) @ (weights * labels) - weights * labels
+    return np.where(votes > 0, 1, -1), float(np.sum(weights * ~(source_votes * labels > 0)) / np.sum(weights))
 
 
 @takes_options_of(MapOptions)
@@ -301,10 +315,10 @@ def learn_map(
     covariances = [np.atleast_2d(np.cov(sample / deviation, rowvar=False, ddof=0)) for sample in (source, target)]
     covariance = np.mean(covariances, axis=0).astype(dtype)
     most = _LEARNT_FROM if form == "low_rank" else max(len(source), len(target))
-    rows, columns = _some(source, most, rng, labels), _some(target, most, rng)
+    rows, columns = some_rows(source, most, rng, labels), some_rows(target, most, rng)
     sample = source[rows] / deviation, labels[rows], target[columns] / deviation, covariance
     ranks = [k for k in (1, 2) if k == 1 or k < features] if rank is None else [rank]
-    rows, columns = _some(source, _JUDGED_ON, rng, labels), _some(target, _JUDGED_ON, rng)
+    rows, columns = some_rows(source, _JUDGED_ON, rng, labels), some_rows(target, _JUDGED_ON, rng)
     judged_on = source[rows], labels[rows], target[columns]
     with precision(dtype):
         even = LinearMap(np.asarray(_matrix(jnp.ones(features, dtype), covariance)) / deviation)

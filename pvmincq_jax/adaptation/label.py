@@ -13,7 +13,7 @@ import numpy as np
 from pvmincq_jax import _checks
 from pvmincq_jax._samples import check_folds, everybody_and_folds
 from pvmincq_jax._threads import Progress, progress_bar
-from pvmincq_jax._types import ArrayLike, MarginUnit, RadiusUnit, takes_options_of
+from pvmincq_jax._types import ArrayLike, MarginUnit, RadiusUnit, common_dtype, takes_options_of
 from pvmincq_jax.adaptation.choice import model_at
 from pvmincq_jax.adaptation.model import PVMinCq
 from pvmincq_jax.adaptation.sweeps import GridOptions, LearningTask, Sweep, learn_sweep
@@ -22,12 +22,13 @@ from pvmincq_jax.matching.graph import RadiusGraph, check_reach, space_graph
 from pvmincq_jax.matching.matching import ExpectedMatching, MatchingDraws, draw_matchings
 from pvmincq_jax.matching.selflabel import SelfLabels, carry_labels
 from pvmincq_jax.matching.space import Metric, make_space
-from pvmincq_jax.voting.centers import MOST_VOTERS, CenterKind, place_voters
+from pvmincq_jax.voting.centers import MOST_VOTERS, CenterKind, PlacedVoters, place_voters
 from pvmincq_jax.voting.classes import class_numbers, one_against_rest
 from pvmincq_jax.voting.families import VoterKind, family_grid, one_family
 from pvmincq_jax.voting.program import Solver
+from pvmincq_jax.voting.voters import OutputVoters
 
-__all__ = ["mincq_sweep", "pv_mincq", "sweep"]
+__all__ = ["adapt_votes", "mincq_sweep", "pv_mincq", "sweep"]
 
 MARGIN_FRACTIONS = (0.01, 0.05, 0.1, 0.2, 0.5)
 # Each fold of more than two classes is a vote for every class: five classes and two folds cost as much as two classes
@@ -212,6 +213,43 @@ def grid_of_point(radius: float | None, margin: float, gamma: float | None, opti
         _checks.check_positive("radius", radius)
     radii, gammas = ([] if one is None else [one] for one in (radius, gamma))
     return options | {"radii": radii, "margins": [margin], "gammas": gammas or None}
+
+
+def adapt_votes(
+    votes: ArrayLike,
+    self_labels: SelfLabels,
+    *,
+    margin: float,
+    margin_unit: MarginUnit = "fraction",
+    bound: float = 1.0,
+) -> PVMinCq:
+    """MinCq over given voters, on labels carried over from the source: step (ii) of the paper's stacking (section 5).
+
+    Args:
+      votes: of the target points ``[m_t, n]``: the outputs of classifiers learnt on the source, or any others.
+      self_labels: labels of the same points, from `pvmincq_jax.self_label`.
+      margin: mu as a fraction of mu_max, in (0, 1], or absolute, in (0, mu_max].
+      margin_unit: how to read ``margin``.
+      bound: the largest size of a vote.
+
+    Returns: a `PVMinCq` whose points are votes: ``pvmincq_jax.decision(model, new_votes)`` is the expected vote.
+
+    Example:
+      >>> from pvmincq_jax import decision, self_label
+      >>> self_labels = self_label(np.array([[0.0], [1.0]]), np.array([1, -1]), np.array([[0.1], [1.2]]), 0.3)
+      >>> vote = adapt_votes(np.array([[1.0, -0.5], [-1.0, -0.5]]), self_labels, margin=0.5)
+      >>> print(abs(vote.weights.round(3)), decision(vote, np.array([[0.8, 0.0]])).round(3))
+      [0.25 0.  ] [0.2]
+    """
+    _checks.check_points("votes", votes)
+    _checks.check_length("self_labels.labels", self_labels.labels, np.shape(votes)[0], "row of the votes")
+    votes = np.asarray(votes, common_dtype(votes))
+    placed = PlacedVoters(OutputVoters(bound), lambda *_: np.ones(votes.shape[1], bool))
+    # The labels are there: of the source nothing is asked.
+    task = LearningTask([votes], [[placed]], [[self_labels]], votes, np.zeros(0))
+    options = GridOptions(np.full(1, np.nan), _checks.check_margins([margin], margin_unit, "margin"), margin_unit)
+    figures = learn_sweep(task, options, radii=np.full(1, np.nan))
+    return model_at(figures, (0, 0, 0))
 
 
 def mincq_sweep(

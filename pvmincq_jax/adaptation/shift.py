@@ -24,10 +24,9 @@ from scipy.optimize import minimize, nnls
 
 from pvmincq_jax._checks import check_count, check_length, check_samples
 from pvmincq_jax._distances import squared_distances
-from pvmincq_jax._samples import canonical_order, spread_rows
+from pvmincq_jax._samples import spread_rows
 from pvmincq_jax._types import ArrayLike
-from pvmincq_jax.adaptation.distance import LinearMap, judge_map, learn_map
-from pvmincq_jax.voting.voters import rbf_votes
+from pvmincq_jax.adaptation.distance import LinearMap, judge_map, learn_map, some_rows, votes_in
 
 __all__ = ["LabelShift", "Shift", "contradicted", "detect_shift", "label_shift"]
 
@@ -51,8 +50,6 @@ _DIRECTIONS, _FAR = 72, 3.0
 # The risk R_L from which on a subspace says nothing: votes that have nothing to do with its own contradict it on half
 # of the points, which is no more than 2 R_L.
 _TELLS_NOTHING = 0.25
-# Of the votes in a subspace, in units of its mean squared distance, as in `learn_map`.
-_GAMMA = 20.0
 
 
 class LabelShift(NamedTuple):
@@ -114,9 +111,10 @@ def label_shift(
     rng = np.random.default_rng(check_count("seed", seed, 0))
     source, target = np.asarray(source, float), np.asarray(target, float)
     most = len(source) if len(source) <= _MOST_POINTS else _MOST_POINTS // classes.size
-    rows = [_draw(source, np.flatnonzero(numbers == c), most, rng) for c in range(classes.size)]
+    members = [np.flatnonzero(numbers == c) for c in range(classes.size)]
+    rows = [some[some_rows(source[some], max(most, 1), rng)] for some in members]
     sizes, source = np.array([len(some) for some in rows]), source[np.concatenate(rows)]
-    target = target[_draw(target, np.arange(len(target)), _MOST_POINTS, rng)]
+    target = target[some_rows(target, _MOST_POINTS, rng)]
 
     # Row c of `mixture` weighs the points of class c to the sum of 1.
     mixture = np.repeat(np.eye(classes.size), sizes, axis=1) / sizes[:, None]
@@ -136,12 +134,6 @@ def label_shift(
     spread = np.std(again)
     deviations = float((distance - np.mean(again)) / spread) if spread > 0 else 0.0
     return LabelShift(shares, distance, float((1 + np.sum(again >= distance)) / (1 + draws)), deviations)
-
-
-def _draw(points: np.ndarray, rows: np.ndarray, most: int, rng: np.random.Generator) -> np.ndarray:
-    """At most so many of the rows of a sample, whatever their order."""
-    rows = rows[canonical_order(points[rows])]
-    return rows if len(rows) <= most else rng.permutation(rows)[: max(most, 1)]
 
 
 def _gram(classes: np.ndarray, across: np.ndarray, spread: float) -> np.ndarray:
@@ -278,17 +270,6 @@ def contradicted(shift: Shift, target_values: ArrayLike) -> np.ndarray:
     return _differ(values, shift.votes, 2 * shift.risk)
 
 
-def class_weights(labels: ArrayLike, shares: ArrayLike) -> np.ndarray:
-    """Weights of source points ``[m_s]``, of mean 1, under which the classes have given shares, in their order.
-
-    Example:
-      >>> class_weights(np.array([-1, -1, 1, 1]), np.array([0.75, 0.25]))
-      array([1.5, 1.5, 0.5, 0.5])
-    """
-    _, numbers, counts = np.unique(np.asarray(labels), return_inverse=True, return_counts=True)
-    return (np.asarray(shares) / counts * numbers.size)[numbers]
-
-
 def _cells(points: np.ndarray, count: int, seed: int) -> np.ndarray:
     """Numbers from 0 of the cells of a sample ``[m]``, by k-means, whatever the order of the rows."""
     centers = points[spread_rows(points, count, seed)]
@@ -329,7 +310,7 @@ def _subspace(
         same = label_shift(source @ matrix.T, labels, target @ matrix.T, draws=_DRAWS, seed=seed)
         if same.p_value <= _LEVEL_OF_SUBSPACE:
             continue
-        votes, risk = _subspace_votes(source, labels, target, LinearMap(matrix), same.shares)
+        votes, risk = votes_in(source, labels, target, LinearMap(matrix), same.shares)
         if risk >= _TELLS_NOTHING:
             continue
         if believed is None:
@@ -377,17 +358,3 @@ def _excess(direction: np.ndarray, source: np.ndarray, labels: np.ndarray, targe
     _, distance = _nearest(2 * (apart * gaps) @ apart.T)
     spread = 2 * np.sum(gaps * steps[-1] * (1 - steps[-1]))
     return distance / ((1 / len(source) + 1 / len(target)) * spread + np.finfo(float).tiny)
-
-
-def _subspace_votes(
-    source: np.ndarray, labels: np.ndarray, target: np.ndarray, linear: LinearMap, shares: np.ndarray
-) -> tuple[np.ndarray, float]:
-    """The kernel vote of the mapped source on the target, and its risk on the source, each point left out in turn.
-
-    The classes weigh as their shares in the target, in the vote and in the risk.
-    """
-    images = [sample @ np.asarray(linear.matrix).T for sample in (source, target)]
-    weights = np.where(labels > 0, shares[1] / np.sum(labels > 0), shares[0] / np.sum(labels < 0))
-    votes = np.asarray(rbf_votes(images[1], images[0], _GAMMA)) @ (weights * labels)
-    source_votes = np.asarray(rbf_votes(images[0], images[0], _GAMMA)) @ (weights * labels) - weights * labels
-    return np.where(votes > 0, 1, -1), float(np.sum(weights * ~(source_votes * labels > 0)) / np.sum(weights))

@@ -12,7 +12,7 @@ from pvmincq_jax.adaptation.choice import TOP_FRACTION, Choice, choose, committe
 from pvmincq_jax.adaptation.criteria import Criterion, label_criterion, rs, scores_of
 from pvmincq_jax.adaptation.label import mincq_sweep, read_classes, read_weights, sweep
 from pvmincq_jax.adaptation.model import PVMinCq
-from pvmincq_jax.adaptation.shift import Shift, class_weights, contradicted, detect_shift, label_shift
+from pvmincq_jax.adaptation.shift import Shift, contradicted, detect_shift, label_shift
 from pvmincq_jax.adaptation.sweeps import GridOptions, LearningTask, Sweep, learn_sweep
 from pvmincq_jax.adaptation.transport import Transport, move_all, nearest_means
 from pvmincq_jax.adaptation.transport_criteria import transport_criterion
@@ -216,6 +216,17 @@ def fit_mincq_validated(
     """
     check_callable("criterion", criterion)
     return best_fit(mincq_sweep(points, labels, **grid), criterion)
+
+
+def class_weights(labels: ArrayLike, shares: ArrayLike) -> np.ndarray:
+    """Weights of source points ``[m_s]``, of mean 1, under which the classes have given shares, in their order.
+
+    Example:
+      >>> class_weights(np.array([-1, -1, 1, 1]), np.array([0.75, 0.25]))
+      array([1.5, 1.5, 0.5, 0.5])
+    """
+    _, numbers, counts = np.unique(np.asarray(labels), return_inverse=True, return_counts=True)
+    return (np.asarray(shares) / counts * numbers.size)[numbers]
 
 
 def _target_shares(ratio: Ratio, shift: Shift | None, task: tuple[ArrayLike, ...], seed: int) -> np.ndarray | None:

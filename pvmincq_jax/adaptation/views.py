@@ -24,7 +24,6 @@ from pvmincq_jax.adaptation.sweeps import GridOptions, LearningTask, Sweep, lear
 from pvmincq_jax.adaptation.validate import ValidatedFit, best_fit
 from pvmincq_jax.matching.curve import PV_LEVELS, grid_radii
 from pvmincq_jax.matching.graph import check_reach, space_graph
-from pvmincq_jax.matching.selflabel import SelfLabels
 from pvmincq_jax.matching.space import make_space
 from pvmincq_jax.voting.cbound import vote_margin
 from pvmincq_jax.voting.centers import PlacedVoters
@@ -32,7 +31,6 @@ from pvmincq_jax.voting.families import ViewVoters
 from pvmincq_jax.voting.voters import GAMMA_MULTIPLES, GaussianVoters, OutputVoters, default_gammas
 
 __all__ = [
-    "adapt_votes",
     "fit_views_validated",
     "fit_votes_validated",
     "pv_mincq_views",
@@ -82,43 +80,6 @@ def stack_views(views: Views, scales: ArrayLike) -> np.ndarray:
     dtype = common_dtype(*views)
     units = dtype.type(np.asarray(scales) * np.sqrt(len(views)))
     return np.concatenate([np.asarray(view, dtype) / unit for view, unit in zip(views, units)], axis=1)
-
-
-def adapt_votes(
-    votes: ArrayLike,
-    self_labels: SelfLabels,
-    *,
-    margin: float,
-    margin_unit: MarginUnit = "fraction",
-    bound: float = 1.0,
-) -> PVMinCq:
-    """MinCq over given voters, on labels carried over from the source: step (ii) of the paper's stacking (section 5).
-
-    Args:
-      votes: of the target points ``[m_t, n]``: the outputs of classifiers learnt on the source, or any others.
-      self_labels: labels of the same points, from `pvmincq_jax.self_label`.
-      margin: mu as a fraction of mu_max, in (0, 1], or absolute, in (0, mu_max].
-      margin_unit: how to read ``margin``.
-      bound: the largest size of a vote.
-
-    Returns: a `PVMinCq` whose points are votes: ``pvmincq_jax.decision(model, new_votes)`` is the expected vote.
-
-    Example:
-      >>> from pvmincq_jax import decision, self_label
-      >>> self_labels = self_label(np.array([[0.0], [1.0]]), np.array([1, -1]), np.array([[0.1], [1.2]]), 0.3)
-      >>> vote = adapt_votes(np.array([[1.0, -0.5], [-1.0, -0.5]]), self_labels, margin=0.5)
-      >>> print(abs(vote.weights.round(3)), decision(vote, np.array([[0.8, 0.0]])).round(3))
-      [0.25 0.  ] [0.2]
-    """
-    _checks.check_points("votes", votes)
-    _checks.check_length("self_labels.labels", self_labels.labels, np.shape(votes)[0], "row of the votes")
-    votes = np.asarray(votes, common_dtype(votes))
-    placed = PlacedVoters(OutputVoters(bound), lambda *_: np.ones(votes.shape[1], bool))
-    # The labels are there: of the source nothing is asked.
-    task = LearningTask([votes], [[placed]], [[self_labels]], votes, np.zeros(0))
-    options = GridOptions(np.full(1, np.nan), _checks.check_margins([margin], margin_unit, "margin"), margin_unit)
-    figures = learn_sweep(task, options, radii=np.full(1, np.nan))
-    return model_at(figures, (0, 0, 0))
 
 
 class _Task(NamedTuple):
@@ -272,7 +233,7 @@ def fit_votes_validated(
     criterion: Criterion = rs_pv_cbound,
     **grid: Any,
 ) -> ValidatedFit:
-    """`adapt_votes` with radius and margin chosen without target labels (section 5).
+    """`pvmincq_jax.adapt_votes` with radius and margin chosen without target labels (section 5).
 
     Args:
       source: the points to match ``[m_s, d]``, in any description: a view, `stack_views`, or the votes themselves.
@@ -283,7 +244,7 @@ def fit_votes_validated(
       criterion: from a `pvmincq_jax.Sweep` to scores; its only gamma is 1, which nothing depends on.
       **grid: levels, margins, folds, draws, seed, margin_unit, mesh and progress, as in `fit_views_validated`.
 
-    Returns: a `pvmincq_jax.ValidatedFit`; the points of its model are votes, as with `adapt_votes`.
+    Returns: a `pvmincq_jax.ValidatedFit`; the points of its model are votes, as with `pvmincq_jax.adapt_votes`.
 
     Example:
       >>> a, b = np.array([[0.0], [0.2], [1.0], [1.2]]), np.array([[5.0], [5.1], [4.0], [4.5]])
