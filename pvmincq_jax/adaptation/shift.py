@@ -8,9 +8,8 @@ Three explanations of a target are tried before any point is moved, each by a te
 
 Under 1 and 3 the source stays where it is. Under 3 it is weighed cell by cell to look like the target, which leaves the
 share of each class among the points of one place as it is. Under 1 it is not: classes that have changed so that they
-look like another ratio are no different in an unlabelled sample, and weights of the classes would be a bet.
-
-The cells are also the finer test: 1 is refused where the cells do not explain the target.
+look like another ratio are no different in an unlabelled sample. The cells are also the finer test: 1 is refused where
+they do not explain the target.
 
 Under 2 the vote B_L of the subspace has the same risk R_L in both domains. A vote B of the target that contradicts it
 on more than 2 R_L of the points is worse than it: R_T(B) >= P_T(B != B_L) - R_L > R_L. That decides whether points stay
@@ -34,21 +33,18 @@ __all__ = ["LabelShift", "Shift", "contradicted", "detect_shift", "label_shift"]
 _MOST_POINTS = 1000
 # The p-value up to which an explanation is refused, by the points of the smaller domain: from so many on, this level.
 _LEVELS = {0: 0.2, 100: 0.05, 300: 0.01}
-# So many points refuse only what is so many standard deviations farther away than by chance. The draws of a bootstrap
-# do not tell what happens once in a hundred times from what happens once in a thousand, and a change is far beyond: 280
-# draws of four tasks on which nothing but the ratio changes reach 4.2, and moons turned by 10 degrees have 8 or more.
+# So many points refuse only what is so many standard deviations farther away than by chance: 280 draws of four tasks on
+# which nothing but the ratio changes reach 4.2, and moons turned by 10 degrees have 8 or more.
 _MANY, _BEYOND_CHANCE = 300, 5.0
 # That up to which a subspace is, and draws of a test that only decides.
 _LEVEL_OF_SUBSPACE, _DRAWS = 0.05, 100
-# Points of a cell: enough to tell where it lies, and few enough for a cell to be all one density.
+# Points of a cell: enough to tell where it lies, few enough for one density.
 _CELL, _MOST_CELLS, _STEPS = 16, 40, 10
-# A direction is looked for where there are so many points for each feature: among many features and few points, some
-# direction looks unchanged by chance.
+# Points for each feature from which on a direction is looked for: among fewer, some looks unchanged by chance.
 _POINTS_A_FEATURE = 50
 # Directions of the plane that are looked at; and how many times the distance that equal samples have is too far.
 _DIRECTIONS, _FAR = 72, 3.0
-# The risk R_L from which on a subspace says nothing: votes that have nothing to do with its own contradict it on half
-# of the points, which is no more than 2 R_L.
+# The risk R_L from which on a subspace says nothing: any vote contradicts it on half of the points, at most 2 R_L.
 _TELLS_NOTHING = 0.25
 
 
@@ -223,16 +219,16 @@ def detect_shift(source: ArrayLike, source_labels: ArrayLike, target: ArrayLike,
         sentence = f"nothing but the class ratio has changed (p = {classes.p_value:.2g}): nothing is moved"
         return Shift("ratio", sentence, classes, pieces.p_value, np.ones(len(source)))
     enough = points >= _POINTS_A_FEATURE * source.shape[1] > _POINTS_A_FEATURE
+    subspace = None
     if enough and np.array_equal(np.unique(labels), (-1, 1)):
         subspace = _subspace(source, labels.astype(float), target, seed)
-        if subspace is not None:
-            linear, same, votes, risk = subspace
-            rank = len(np.asarray(linear.matrix))
-            sentence = (
-                f"points have changed, but not in a subspace of rank {rank} (p = {same.p_value:.2g}), where the source "
-                f"has a risk of {risk:.2g}"
-            )
-            return Shift("subspace", sentence, same, same.p_value, weights, linear, votes, risk)
+    if subspace is not None:
+        linear, same, votes, risk = subspace
+        sentence = (
+            f"points have changed, but not in a subspace of rank {len(np.asarray(linear.matrix))} "
+            f"(p = {same.p_value:.2g}), where the source has a risk of {risk:.2g}"
+        )
+        return Shift("subspace", sentence, same, same.p_value, weights, linear, votes, risk)
     if weights is not None:
         sentence = f"the same points as in the source have other shares (p = {pieces.p_value:.2g}): nothing is moved"
         return Shift("covariate", sentence, classes, pieces.p_value, weights)
@@ -290,9 +286,8 @@ def _subspace(
     Directions are coarse, or learnt from some of the points, and all of them tell a degree from the next: so each is
     brought to the nearest one of least distance before it is tested.
 
-    Among more than two features there are many directions along which two clouds look like the two classes, and some
-    have them the wrong way round. Votes of risks R and R' differ on at most R + R' of the points: where those of two
-    such maps differ on more, one of them is a coincidence, nothing tells which, and none is believed.
+    Votes of risks R and R' differ on at most R + R' of the points. Among more than two features many directions look
+    like the two classes, some the wrong way round: where those of two such maps differ on more, none is believed.
     """
     plane = source.shape[1] == 2
     maps = _valleys(source, labels, target) if plane else learn_map(source, labels, target, seed=seed).others
@@ -300,9 +295,8 @@ def _subspace(
     for linear, _, _ in maps:
         matrix = np.asarray(linear.matrix)
         if len(matrix) == 1:
-            nearest = minimize(
-                _excess, matrix[0], (source, labels, target), "Nelder-Mead", options={"maxfev": 40 * matrix.shape[1]}
-            )
+            most = {"maxfev": 40 * matrix.shape[1]}
+            nearest = minimize(_excess, matrix[0], (source, labels, target), "Nelder-Mead", options=most)
             if nearest.fun > _FAR:
                 continue
             # The scale of the map stays: its kernels have their width in that unit.
@@ -336,11 +330,9 @@ def _valleys(source: np.ndarray, labels: np.ndarray, target: np.ndarray) -> list
     heights = np.array([_excess(one, source, labels, target) for one in directions])
     low = (heights <= _FAR) & (heights <= np.roll(heights, 1)) & (heights < np.roll(heights, -1))
     covariance = (np.cov(source, rowvar=False) + np.cov(target, rowvar=False)) / 2
-    maps = [
-        judge_map(LinearMap(one[None] / np.sqrt(2 * one @ covariance @ one)), source, labels, target)
-        for one in directions[low]
-    ]
-    return sorted(maps, key=lambda judged: judged[1] + judged[2])
+    maps = [LinearMap(one[None] / np.sqrt(2 * one @ covariance @ one)) for one in directions[low]]
+    judged = [judge_map(one, source, labels, target) for one in maps]
+    return sorted(judged, key=lambda one: one[1] + one[2])
 
 
 def _excess(direction: np.ndarray, source: np.ndarray, labels: np.ndarray, target: np.ndarray) -> float:
