@@ -10,7 +10,6 @@ Under 1 and 3 the source stays where it is. Under 3 it is weighed cell by cell t
 share of each class among the points of one place as it is. Under 1 it is not: classes that have changed so that they
 look like another ratio are no different in an unlabelled sample. The cells are also the finer test: 1 is refused where
 they do not explain the target.
-
 Under 2 the vote B_L of the subspace has the same risk R_L in both domains. A vote B of the target that contradicts it
 on more than 2 R_L of the points is worse than it: R_T(B) >= P_T(B != B_L) - R_L > R_L. That decides whether points stay
 or move as they are nearest, or move as they are nearest in the subspace, without a target label.
@@ -44,7 +43,7 @@ _CELL, _MOST_CELLS, _STEPS = 16, 40, 10
 _POINTS_A_FEATURE = 50
 # Directions of the plane that are looked at; and how many times the distance that equal samples have is too far.
 _DIRECTIONS, _FAR = 72, 3.0
-# The risk R_L from which on a subspace says nothing: any vote contradicts it on half of the points, at most 2 R_L.
+# The risk R_L from which on a subspace says nothing: unrelated votes contradict its own on half of the points, 2 R_L.
 _TELLS_NOTHING = 0.25
 
 
@@ -190,8 +189,7 @@ def detect_shift(source: ArrayLike, source_labels: ArrayLike, target: ArrayLike,
     by 40 degrees, stay in 8 and 3 of 12 draws at .05, and in one and none at .2. Many points refuse what is wrong at
     any level, and what is right as often as the level says: once in a hundred times, but for that distance.
 
-    A subspace is looked for with labels -1 and +1 alone, and where there are at least 50 points of each domain for a
-    feature.
+    A subspace is looked for with labels -1 and +1 alone, and 50 points of each domain or more for a feature.
 
     Args:
       source, source_labels, target: as in `label_shift`.
