@@ -31,8 +31,7 @@ from pvmincq_jax.voting.voters import OutputVoters
 __all__ = ["adapt_votes", "mincq_sweep", "pv_mincq", "sweep"]
 
 MARGIN_FRACTIONS = (0.01, 0.05, 0.1, 0.2, 0.5)
-# Each fold of more than two classes is a vote for every class: five classes and two folds cost as much as two classes
-# and fourteen.
+# A fold of more classes is a vote for each: five classes and two folds cost as much as two classes and fourteen.
 _FOLDS, _FOLDS_OF_MORE = 5, 2
 
 
@@ -200,8 +199,8 @@ def pv_mincq(
     return model_at(sweep(source, source_labels, target, folds=None, **point), (0, 0, 0))
 
 
-def grid_of_point(radius: float | None, margin: float, gamma: float | None, options: dict[str, Any]) -> dict[str, Any]:
-    """The options of a fit at one point as those of a grid, checked by their own names; no radius at all if it is None.
+def grid_of_point(radius: Any, margin: float, gamma: float | None, options: dict[str, Any]) -> dict[str, Any]:
+    """The options of a fit at one point as those of a grid, checked by their own names; for the identity, no radius.
 
     Example:
       >>> grid_of_point(0.5, 0.1, None, {"voters": "stumps"})
@@ -209,8 +208,9 @@ def grid_of_point(radius: float | None, margin: float, gamma: float | None, opti
     """
     _checks.check_margins([margin], options.get("margin_unit", "fraction"), "margin")
     one_family(options.get("voters", "rbf"), gamma)
-    if radius is not None and options.get("radius_unit") != "pv":
-        _checks.check_positive("radius", radius)
+    if not options.get("include_identity"):
+        check = _checks.check_finite if options.get("radius_unit") == "pv" else _checks.check_positive
+        check("radius", radius)
     radii, gammas = ([] if one is None else [one] for one in (radius, gamma))
     return options | {"radii": radii, "margins": [margin], "gammas": gammas or None}
 

@@ -288,8 +288,8 @@ def pv_transport_mincq(
         raise ValueError(f"radius must be None or 0 where identity is True; it is {radius!r}")
     if not identity and radius is None:
         raise ValueError("radius must be a number unless identity is True; it is None")
+    options |= {"include_identity": identity, "match_moments": "only" if match_moments else False}
     point = grid_of_point(None if identity else radius, margin, gamma, options)
-    point |= {"include_identity": identity, "match_moments": "only" if match_moments else False}
     return model_at(transport_sweep(source, source_labels, target, **point), (0, 0, 0))
 
 
