@@ -45,17 +45,17 @@ from pvmincq_jax.matching.matching import Matching, draw_matchings, match, pertu
 from pvmincq_jax.matching.curve import bottleneck_radius, grid_radii, pv_curve
 from pvmincq_jax.matching.selflabel import SelfLabels, carry_labels, nn_self_label, self_label, shared_points
 from pvmincq_jax.matching.soft import sinkhorn_matching, sinkhorn_transport, soft_matching, soft_pv
-from pvmincq_jax.adaptation.sweeps import Sweep, values_at
-from pvmincq_jax.adaptation.model import PVMinCq, decision, load_model, model_at, predict, save_model
-from pvmincq_jax.adaptation.label import pv_mincq, sweep
+from pvmincq_jax.adaptation.sweeps import Sweep
+from pvmincq_jax.adaptation.model import PVMinCq, decision, load_model, predict, save_model
+from pvmincq_jax.adaptation.label import adapt_votes, pv_mincq, sweep
 from pvmincq_jax.adaptation.transport import Transport, identity_transport, match_moments, move, pv_transport
 from pvmincq_jax.adaptation.transport_sweeps import pv_transport_mincq, transport_sweep
-from pvmincq_jax.adaptation.choice import Choice, choose, committee
+from pvmincq_jax.adaptation.choice import Choice, choose, committee, model_at, values_at
 from pvmincq_jax.adaptation.criteria import class_ratio_gap, label_criterion, neighbour_disagreement
 from pvmincq_jax.adaptation.criteria import rs, rs_pv, rs_pv_cbound, rs_pv_risk
 from pvmincq_jax.adaptation.transport_criteria import transport_criterion
 from pvmincq_jax.adaptation.validate import ValidatedFit, fit_mincq_validated, fit_transport_validated, fit_validated
-from pvmincq_jax.adaptation.views import adapt_votes, fit_views_validated, fit_votes_validated, pv_mincq_views
+from pvmincq_jax.adaptation.views import fit_views_validated, fit_votes_validated, pv_mincq_views
 from pvmincq_jax.adaptation.shift import LabelShift, Shift, detect_shift, label_shift
 from pvmincq_jax.adaptation.distance import LearnedMap, LinearMap, apply_map, learn_map
 from pvmincq_jax.bounds.domain import corollary1, joint_error, theorem1

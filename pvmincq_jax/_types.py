@@ -77,8 +77,10 @@ def common_dtype(*arrays: ArrayLike) -> np.dtype:
     return np.dtype(np.float32 if sizes and max(sizes) <= 4 else np.float64)
 
 
-def takes_options_of(other: Callable) -> Callable[[_Function], _Function]:
-    """A decorator for functions that hand keywords on to another one: their signature shows them.
+def takes_options_of(other: Callable, *but: str) -> Callable[[_Function], _Function]:
+    """A decorator for functions that hand keywords on to another one: their signature shows them, but for some.
+
+    Of a NamedTuple of options, these are its fields.
 
     Example:
       >>> def scale(x, *, factor=2.0, offset=0.0):
@@ -93,7 +95,9 @@ def takes_options_of(other: Callable) -> Callable[[_Function], _Function]:
     def mark(function: _Function) -> _Function:
         signature, others = inspect.signature(function), inspect.signature(other).parameters.values()
         named = [one for one in signature.parameters.values() if one.kind is not one.VAR_KEYWORD]
-        added = [one for one in others if one.kind is one.KEYWORD_ONLY and one.name not in signature.parameters]
+        known = {*signature.parameters, *but}
+        given = [one for one in others if one.kind is one.KEYWORD_ONLY or isinstance(other, type)]
+        added = [one.replace(kind=one.KEYWORD_ONLY) for one in given if one.name not in known]
         function.__signature__ = signature.replace(parameters=[*named, *added])  # type: ignore[attr-defined]
         return function
 

@@ -1,17 +1,17 @@
-"""Scores of a grid turned into a vote: the point of least score, or a committee of the best ones."""
+"""Votes taken from a grid: of any point, of the point of least score, or of a committee of the best ones."""
 
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from pvmincq_jax._types import MarginUnit, brief
-from pvmincq_jax.adaptation.model import PVMinCq, decision, make_model, margins_at, model_at
+from pvmincq_jax._types import MarginUnit, Status, brief
+from pvmincq_jax.adaptation.model import PVMinCq, decision, make_model
 from pvmincq_jax.adaptation.sweeps import Sweep
-from pvmincq_jax.voting.families import JoinedVoters
+from pvmincq_jax.voting.families import JoinedVoters, read_votes
 from pvmincq_jax.voting.mincq import balance_classes, mean_weights
 
-__all__ = ["Choice", "choose", "committee"]
+__all__ = ["Choice", "choose", "committee", "model_at", "values_at"]
 
 # Scores are sums of a few shares of points: what differs by less than this is equal but for rounding.
 _EQUAL = 1e-9
@@ -21,6 +21,68 @@ _FEWEST = 3
 # How much more a member may score than the best vote, and the share of target points on which the two agree.
 _WORSE = 0.2
 _AGREED = 0.9
+
+
+def model_at(sweep: Sweep, index: tuple[int, int, int]) -> PVMinCq:
+    """The vote at one point of a grid. Nothing is solved again.
+
+    Of more than two classes the weights ``[c, n]`` are scaled to the smallest of the classes' margins. Not in the
+    paper.
+
+    Args:
+      sweep: a `pvmincq_jax.Sweep`.
+      index: into the grid, (radius, gamma, margin), such as `pvmincq_jax.Choice.grid_index`.
+
+    Returns: a `PVMinCq`.
+
+    Example:
+      >>> import pvmincq_jax as pvm
+      >>> task = pvm.datasets.moons_task("30", 0, per_class=8)
+      >>> figures = pvm.sweep(*task[:3], radii=[0.4, 0.6], margins=[0.5], gammas=[2.0], folds=2)
+      >>> model = model_at(figures, (1, 0, 0))
+      >>> float(model.radius), float(model.margin) < float(model.mu_max)
+      (0.6, True)
+    """
+    r, g, k = index
+    status = Status(int(sweep.status[r, g, k]))
+    if status != Status.SOLVED:
+        raise ValueError(f"index {tuple(index)}: no vote there; {status.sentence}")
+    weights = sweep.weights[..., r, g, k, : sweep.voter_counts[r, g]]
+    mu_max, mu = sweep.mu_max[..., r, g], margins_at(sweep, index)
+    least = np.full_like(mu, np.min(mu))
+    weights = weights * (least / mu)[..., None] if weights.ndim == 2 else weights
+    figures = weights, least, mu_max, sweep.c_bound[..., r, g, k], sweep.kkt_residual[..., r, g, k]
+    return make_model(sweep.voters[r][g], sweep.self_labels[r], sweep.radii[r], *figures)
+
+
+def margins_at(sweep: Sweep, index: tuple[int, int, int]) -> np.ndarray:
+    """The absolute margin mu of a point of the grid, or those of all classes ``[c]``."""
+    r, g, k = index
+    mu_max = np.asarray(sweep.mu_max[..., r, g], float)
+    return sweep.margins[k] * (mu_max if sweep.margin_unit == "fraction" else np.ones_like(mu_max))
+
+
+def values_at(sweep: Sweep, x: Any) -> np.ndarray:
+    """The votes of a whole grid at new points. Nothing is solved again (not in the paper).
+
+    Args:
+      sweep: a `Sweep`.
+      x: ``[m, d]``.
+
+    Returns: ``[r, g, k, m]``, of more than two classes ``[c, r, g, k, m]``; NaN where nothing was solved.
+
+    Example:
+      >>> import pvmincq_jax as pvm
+      >>> task = pvm.datasets.moons_task("30", 0, per_class=8)
+      >>> figures = pvm.sweep(*task[:3], radii=[0.4, 0.6], margins=[0.5], gammas=[2.0], folds=2)
+      >>> values_at(figures, task.test[:5]).shape
+      (2, 1, 1, 5)
+    """
+    rows = []
+    for r, families in enumerate(sweep.voters):
+        votes = [read_votes(family, x) for family in families]
+        rows.append(np.stack([sweep.weights[..., r, g, :, : one.shape[1]] @ one.T for g, one in enumerate(votes)], -3))
+    return np.stack(rows, axis=-4)
 
 
 class Choice(NamedTuple):

@@ -21,16 +21,9 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from pvmincq_jax._checks import (
-    check_count,
-    check_not_negative,
-    check_points,
-    check_positive,
-    check_same_dimension,
-    read_task,
-)
+from pvmincq_jax import _checks
 from pvmincq_jax._samples import canonical_order
-from pvmincq_jax._types import Array, ArrayLike, precision
+from pvmincq_jax._types import Array, ArrayLike, precision, takes_options_of
 from pvmincq_jax.matching.matching import perturbed_variation
 from pvmincq_jax.matching.soft import soft_eps_h, soft_matching
 from pvmincq_jax.voting.cbound import c_bound
@@ -74,9 +67,9 @@ def apply_map(linear_map: LinearMap, x: ArrayLike) -> Array:
       [[2.]
        [6.]]
     """
-    check_points("x", x)
-    check_points("matrix", linear_map.matrix)
-    check_same_dimension("x", x, "matrix", linear_map.matrix)
+    _checks.check_points("x", x)
+    _checks.check_points("matrix", linear_map.matrix)
+    _checks.check_same_dimension("x", x, "matrix", linear_map.matrix)
     return jnp.asarray(x) @ jnp.asarray(linear_map.matrix).T
 
 
@@ -120,22 +113,25 @@ class MapTerms(NamedTuple):
 
 
 class MapOptions(NamedTuple):
-    """What `learn_map` does; each as there. And the iterations of Sinkhorn: few are enough for a direction."""
+    """What `learn_map` does; each as there. The defaults are those of a subspace.
 
-    radius: float
-    gamma: float
-    temperature: float
-    pv_weight: float
-    eps_h_weight: float
-    learning_rate: float
-    steps: int
-    starts: int
-    iterations: int
+    Weights of features trade PV for a low C-bound. A subspace is to have next to no PV, and a wrong start ends
+    elsewhere.
+    """
+
+    radius: float = 0.1
+    gamma: float = 20.0
+    temperature: float = 0.1
+    pv_weight: float = 3.0
+    eps_h_weight: float = 0.0
+    learning_rate: float = 0.1
+    steps: int = 40
+    starts: int = 8
+    iterations: int = 15
 
 
-# Weights of features trade PV for a low C-bound. A subspace is to have next to no PV, and a wrong start ends elsewhere.
+_SUBSPACE = MapOptions()
 _FEATURES = MapOptions(0.25, 20.0, 0.2, 0.3, 0.3, 0.05, 200, 1, 60)
-_SUBSPACE = MapOptions(0.1, 20.0, 0.1, 3.0, 0.0, 0.1, 40, 8, 15)
 
 
 class LearnedMap(NamedTuple):
@@ -220,7 +216,7 @@ def _starts(form: MapForm, ranks: list[int], features: int, count: int, rng: np.
     return np.stack(starts)
 
 
-def _some(points: np.ndarray, most: int, rng: np.random.Generator, labels: np.ndarray | None = None) -> np.ndarray:
+def some_rows(points: np.ndarray, most: int, rng: np.random.Generator, labels: np.ndarray | None = None) -> np.ndarray:
     """At most so many rows, at random, whatever their order."""
     order = canonical_order(points, labels)
     return order if len(order) <= most else rng.permutation(order)[:most]
@@ -236,6 +232,21 @@ def judge_map(
     return linear_map, risk, perturbed_variation(*images, options.radius)
 
 
+def votes_in(
+    source: np.ndarray, labels: np.ndarray, target: np.ndarray, linear: LinearMap, shares: np.ndarray
+) -> tuple[np.ndarray, float]:
+    """The kernel vote of the mapped source on the target, and its risk on the source, each point left out in turn.
+
+    The classes weigh as their shares in the target, in the vote and in the risk.
+    """
+    images = [sample @ np.asarray(linear.matrix).T for sample in (source, target)]
+    weights = np.where(labels > 0, shares[1] / np.sum(labels > 0), shares[0] / np.sum(labels < 0))
+    votes = np.asarray(rbf_votes(images[1], images[0], _SUBSPACE.gamma)) @ (weights * labels)
+    source_votes = np.asarray(rbf_votes(images[0], images[0], _SUBSPACE.gamma)) @ (weights * labels) - weights * labels
+    return np.where(votes > 0, 1, -1), float(np.sum(weights * ~(source_votes * labels > 0)) / np.sum(weights))
+
+
+@takes_options_of(MapOptions)
 def learn_map(
     source: ArrayLike,
     source_labels: ArrayLike,
@@ -243,15 +254,8 @@ def learn_map(
     *,
     form: MapForm = "low_rank",
     rank: int | None = None,
-    radius: float | None = None,
-    gamma: float | None = None,
-    temperature: float | None = None,
-    pv_weight: float | None = None,
-    eps_h_weight: float | None = None,
-    steps: int | None = None,
-    learning_rate: float | None = None,
-    starts: int | None = None,
     seed: int = 0,
+    **options: Any,
 ) -> LearnedMap:
     """Learns a distance for the adaptation from source to target, by Adam on the objective of this module (section 5).
 
@@ -268,15 +272,16 @@ def learn_map(
       form: "low_rank" is any ``[rank, d]`` map, a subspace in which the domains look alike; "diagonal" weighs the
         features; "full" is any ``[d, d]`` map.
       rank: of the low-rank form, from 1 to d; None for 1 and 2, whichever has the smaller R_S + PV.
-      radius: of the soft PV, in that unit; None for 0.1, or 0.25 in the other forms.
-      gamma: of the voters in both other terms, in that unit; None for 20.
-      temperature: of the soft PV; None for 0.1, or 0.2.
-      pv_weight: of the soft PV beside the C-bound; 0 leaves it out; None for 3, or 0.3.
-      eps_h_weight: of the soft eps_H; None for 0, or 0.3.
-      steps: of Adam; None for 40, or 200.
-      learning_rate: of the first step, it falls to 0 as a cosine; None for 0.1, or 0.05.
-      starts: how many; None for 8 directions, or 1. The first start of the other forms has all features alike.
       seed: of the starts, and of the points where there are more.
+      radius: of the soft PV, in that unit; 0.1, or 0.25 in the other forms.
+      gamma: of the voters in both other terms, in that unit; 20.
+      temperature: of the soft PV; 0.1, or 0.2.
+      pv_weight: of the soft PV beside the C-bound; 0 leaves it out; 3, or 0.3.
+      eps_h_weight: of the soft eps_H; 0, or 0.3.
+      learning_rate: of the first step, it falls to 0 as a cosine; 0.1, or 0.05.
+      steps: of Adam; 40, or 200.
+      starts: how many; 8 directions, or 1. The first start of the other forms has all features alike.
+      iterations: of Sinkhorn; 15, which are enough for a direction, or 60.
 
     Returns: a `LearnedMap`.
 
@@ -289,22 +294,20 @@ def learn_map(
       >>> print(np.argmax(np.abs(learned.map.matrix)), learned.pv < learned.start_pv, learned.risk)
       0 True 0.0
     """
-    source, labels, target = read_task(source, source_labels, target)
+    source, labels, target = _checks.read_task(source, source_labels, target)
     features, dtype = source.shape[1], source.dtype
     if form not in ("diagonal", "full", "low_rank"):
         raise ValueError(f"form must be 'diagonal', 'full' or 'low_rank'; it is {form!r}")
-    if form == "low_rank" and rank is not None and check_count("rank", rank, 1) > features:
+    if form == "low_rank" and rank is not None and _checks.check_count("rank", rank, 1) > features:
         raise ValueError(f"rank must be at most the number of features, {features}; it is {rank}")
-    asked = radius, gamma, temperature, pv_weight, eps_h_weight, learning_rate, steps, starts, None
-    usual = _SUBSPACE if form == "low_rank" else _FEATURES
-    options = MapOptions._make(default if value is None else value for value, default in zip(asked, usual))
+    chosen = (_SUBSPACE if form == "low_rank" else _FEATURES)._replace(**options)
     for name in ("radius", "gamma", "temperature", "learning_rate"):
-        check_positive(name, getattr(options, name))
+        _checks.check_positive(name, getattr(chosen, name))
     for name in ("pv_weight", "eps_h_weight"):
-        check_not_negative(name, getattr(options, name))
-    check_count("steps", options.steps, 2)
-    check_count("starts", options.starts, 1)
-    rng = np.random.default_rng(check_count("seed", seed, 0))
+        _checks.check_not_negative(name, getattr(chosen, name))
+    for name, fewest in (("steps", 2), ("starts", 1), ("iterations", 1)):
+        _checks.check_count(name, getattr(chosen, name), fewest)
+    rng = np.random.default_rng(_checks.check_count("seed", seed, 0))
     deviation = np.sqrt((np.var(source, axis=0) + np.var(target, axis=0)) / 2)
     if not np.any(deviation > 0):
         raise ValueError("source and target are constant in every feature: there is no distance to learn")
@@ -312,22 +315,22 @@ def learn_map(
     covariances = [np.atleast_2d(np.cov(sample / deviation, rowvar=False, ddof=0)) for sample in (source, target)]
     covariance = np.mean(covariances, axis=0).astype(dtype)
     most = _LEARNT_FROM if form == "low_rank" else max(len(source), len(target))
-    rows, columns = _some(source, most, rng, labels), _some(target, most, rng)
+    rows, columns = some_rows(source, most, rng, labels), some_rows(target, most, rng)
     sample = source[rows] / deviation, labels[rows], target[columns] / deviation, covariance
     ranks = [k for k in (1, 2) if k == 1 or k < features] if rank is None else [rank]
-    rows, columns = _some(source, _JUDGED_ON, rng, labels), _some(target, _JUDGED_ON, rng)
+    rows, columns = some_rows(source, _JUDGED_ON, rng, labels), some_rows(target, _JUDGED_ON, rng)
     judged_on = source[rows], labels[rows], target[columns]
     with precision(dtype):
         even = LinearMap(np.asarray(_matrix(jnp.ones(features, dtype), covariance)) / deviation)
-        begins = _starts(form, ranks, features, options.starts, rng).astype(dtype)
-        numbers = tuple(np.asarray(value, dtype) for value in options[:6])
-        how = options.steps, options.iterations, options.eps_h_weight > 0
+        begins = _starts(form, ranks, features, chosen.starts, rng).astype(dtype)
+        numbers = tuple(np.asarray(value, dtype) for value in chosen[:6])
+        how = chosen.steps, chosen.iterations, chosen.eps_h_weight > 0
         matrices, history = jax.device_get(_descend(begins, sample, numbers, *how))
         if form == "low_rank":
             matrices = [matrix[np.any(matrix != 0, axis=1)] for matrix in matrices]
-        ends = [judge_map(LinearMap(matrix / deviation), *judged_on, options) for matrix in matrices]
-        start_pv = judge_map(even, *judged_on, options)[2]
+        ends = [judge_map(LinearMap(matrix / deviation), *judged_on, chosen) for matrix in matrices]
+        start_pv = judge_map(even, *judged_on, chosen)[2]
     order = sorted(range(len(ends)), key=lambda k: ends[k][1] + ends[k][2])
     (best, risk, pv), terms = ends[order[0]], MapTerms(*(values[:, order[0]] for values in history))
     others = tuple(ends[k] for k in order)
-    return LearnedMap(best, even, float(options.radius), pv, risk, start_pv, terms, others)
+    return LearnedMap(best, even, float(chosen.radius), pv, risk, start_pv, terms, others)

@@ -4,107 +4,61 @@ At one point, over the grid of folds x radii x gammas x margins, and on one doma
 Matchings are drawn on the host, once per fold and radius.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 import numpy as np
 
-from pvmincq_jax._checks import check_count, check_margins, read_task
+from pvmincq_jax import _checks
 from pvmincq_jax._samples import check_folds, everybody_and_folds
 from pvmincq_jax._threads import Progress, progress_bar
-from pvmincq_jax._types import ArrayLike, MarginUnit, RadiusUnit
-from pvmincq_jax.adaptation.model import PVMinCq, learn_at
-from pvmincq_jax.adaptation.sweeps import (
-    GridOptions,
-    LearningTask,
-    Sweep,
-    compile_for,
-    learn_sweep,
-    read_classes,
-    read_weights,
-)
+from pvmincq_jax._types import ArrayLike, MarginUnit, RadiusUnit, common_dtype, takes_options_of
+from pvmincq_jax.adaptation.choice import model_at
+from pvmincq_jax.adaptation.model import PVMinCq
+from pvmincq_jax.adaptation.sweeps import GridOptions, LearningTask, Sweep, learn_sweep
 from pvmincq_jax.matching.curve import PV_LEVELS, grid_radii
 from pvmincq_jax.matching.graph import RadiusGraph, check_reach, space_graph
 from pvmincq_jax.matching.matching import ExpectedMatching, MatchingDraws, draw_matchings
-from pvmincq_jax.matching.selflabel import SelfLabels, carry_labels, self_label
+from pvmincq_jax.matching.selflabel import SelfLabels, carry_labels
 from pvmincq_jax.matching.space import Metric, make_space
 from pvmincq_jax.voting.centers import MOST_VOTERS, CenterKind, PlacedVoters, place_voters
 from pvmincq_jax.voting.families import VoterKind, family_grid, one_family
-from pvmincq_jax.voting.mincq import class_numbers
+from pvmincq_jax.voting.mincq import class_numbers, one_against_rest
 from pvmincq_jax.voting.program import Solver
+from pvmincq_jax.voting.voters import OutputVoters
 
-__all__ = ["mincq_sweep", "pv_mincq", "sweep"]
+__all__ = ["adapt_votes", "mincq_sweep", "pv_mincq", "sweep"]
 
 MARGIN_FRACTIONS = (0.01, 0.05, 0.1, 0.2, 0.5)
-# Each fold of more than two classes is a vote for every class: five classes and two folds cost as much as two classes
-# and fourteen.
+# A fold of more classes is a vote for each: five classes and two folds cost as much as two classes and fourteen.
 _FOLDS, _FOLDS_OF_MORE = 5, 2
 
 
-def pv_mincq(
-    source: ArrayLike,
-    source_labels: ArrayLike,
-    target: ArrayLike,
-    *,
-    radius: float,
-    margin: float,
-    gamma: float | None = None,
-    draws: int = 1,
-    seed: int = 0,
-    voters: VoterKind = "rbf",
-    centers: CenterKind = "target",
-    most_voters: int = MOST_VOTERS,
-    radius_unit: RadiusUnit = "absolute",
-    margin_unit: MarginUnit = "fraction",
-    metric: Metric = "euclidean",
-) -> PVMinCq:
-    """Learns a majority vote for the target domain from labelled source points (Algorithm 3).
+def read_classes(
+    source: ArrayLike, source_labels: ArrayLike, target: ArrayLike
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """A checked task in one precision, with labels ``[m_s]``, or those of each class against the rest ``[c, m_s]``."""
+    source, labels, target = _checks.read_task(source, source_labels, target, classes=True)
+    if _checks.are_class_numbers(labels):
+        labels = one_against_rest(labels, int(np.max(labels)) + 1).astype(labels.dtype)
+    return source, labels, target
 
-    1. match source and target points within the radius; 2. carry the labels over the matching; 3. run MinCq on the
-    self-labelled target points.
 
-    Host code: it computes in the precision of the samples (float64 unless all are float32), whatever JAX's
-    configuration, and returns NumPy arrays. To choose radius, margin and gamma without target labels, see
-    `pvmincq_jax.sweep` and `pvmincq_jax.fit_validated`.
-
-    Args:
-      source, source_labels, target: ``[m_s, d]``, ``[m_s]`` in {-1, +1}, and ``[m_t, d]``, without labels.
-      radius: pairs up to this distance may be matched.
-      margin: mu as a fraction of mu_max, in (0, 1], or absolute, in (0, mu_max].
-      gamma: of the kernels exp(-gamma |x - c|^2); or the value that other ``voters`` make a family of.
-      draws: 1 for the paper's single matching; more for soft labels, the mean over as many random maximum matchings.
-      seed: of the matchings.
-      voters: "rbf" for Gaussian kernels, "stumps" for ten decision stumps per feature; a list of functions from points
-        to values in [-1, 1]; any family with ``votes(x)``, such as `pvmincq_jax.StumpVoters`, in JAX or NumPy; a
-        function from a value, ``gamma``, to a family; or a list of families, of which ``gamma`` is the number, from 0
-        on. `pvmincq_jax.Voters` says how to write one.
-      centers: where kernels, or other voters with a point each, sit: "target" (the matched target points, "the
-        learning sample" of MinCq in the paper), "source", or "both". ``python -m experiments.voters`` compares them.
-        The default is the paper's own and the cheapest.
-      most_voters: how many of them at most. Of more points than that, some stand for all of them, drawn as
-        k-means++ starts and the same whatever the order of the rows; a kernel votes if it stands for a matched point.
-      radius_unit: how to read ``radius``: "absolute", "pv" or "bottleneck", see `pvmincq_jax.grid_radii`.
-      margin_unit: how to read ``margin``: "fraction" or "absolute".
-      metric: of the matching, see `pvmincq_jax.match`.
-
-    Returns: a `PVMinCq`, for `pvmincq_jax.decision` and `pvmincq_jax.predict`.
+def read_weights(name: str, weights: ArrayLike | None, count: int) -> np.ndarray:
+    """Weights of sample points, above 0, brought to a mean of 1 ``[m]``; None for 1 each.
 
     Example:
-      >>> from pvmincq_jax import predict
-      >>> source, labels = np.array([[0.0], [0.2], [1.0], [1.2]]), np.array([1, 1, -1, -1])
-      >>> model = pv_mincq(source, labels, source + 0.1, radius=0.15, margin=0.5, gamma=5.0)
-      >>> print(predict(model, np.array([[0.1], [1.1]])), float(model.pv))
-      [ 1. -1.] 0.0
+      >>> read_weights("source_weights", [1, 3], 2), read_weights("source_weights", None, 2)
+      (array([0.5, 1.5]), array([1., 1.]))
     """
-    source, labels, target = read_task(source, source_labels, target)
-    check_margins([margin], margin_unit, "margin")
-    family = one_family(voters, gamma)
-    reach = radius if radius_unit == "absolute" else float(grid_radii(source, target, [radius], radius_unit, metric)[0])
-    labelled = self_label(source, labels, target, reach, draws=draws, seed=seed, metric=metric)
-    (voters_at,) = place_voters([family], source, target, centers, most_voters, seed)
-    mask = voters_at.mask(labelled.weights > 0, np.ones(len(source), bool))
-    return learn_at(voters_at.family, target, labelled, mask, reach, margin, margin_unit)
+    if weights is None:
+        return np.ones(count)
+    _checks.check_sample_weights(name, weights, count)
+    values = np.asarray(weights, float)
+    if np.any(values == 0):
+        raise ValueError(f"{name} must be above 0; row {np.argmin(values)} has 0. Leave such rows out")
+    return values / np.mean(values)
 
 
 def sweep(
@@ -166,27 +120,136 @@ def sweep(
       ((2, 1, 1), (2, 2, 1, 1))
     """
     source, labels, target = read_classes(source, source_labels, target)
-    margins = check_margins(margins, margin_unit)
+    margins = _checks.check_margins(margins, margin_unit)
     families = family_grid(voters, gammas, target)
     levels = PV_LEVELS if radii is None else np.atleast_1d(radii)
     count = _fold_count(folds, labels, len(levels) * len(margins) * len(families.values))
-    options = GridOptions(families, margins, margin_unit, most_voters, count, draws, seed, solver, mesh)
+    options = GridOptions(families.values, margins, margin_unit, solver, mesh)
     kinds = class_numbers(labels)
     weights = read_weights("source_weights", source_weights, len(source))
     placed = place_voters(families.families, source, target, centers, most_voters, seed)
     learning = everybody_and_folds(source, kinds, count, seed)
     # XLA compiles beside the search for radii and the matchings.
-    compile_for([one.family for one in placed], target, len(learning) * len(levels), options)
+    options.compile_for(placed, target, len(learning) * len(levels))
     if radii is None:
         # Samples that share points have levels at radius 0.
         lengths = np.maximum(grid_radii(source, target, levels, "pv", metric), np.finfo(float).tiny)
     else:
         lengths = grid_radii(source, target, radii, radius_unit, metric)
+    # Algorithm 3: match, carry the labels over, and learn on the self-labelled target.
     graph = check_reach(space_graph(make_space(source, target, metric, ties=kinds), float(lengths.max())))
     with progress_bar(progress, len(learning) * len(lengths) * (1 + len(families.values)), "sweep") as advance:
-        options = options._replace(advance=advance)
-        samples = _carried_labels(graph, labels, weights, lengths, learning, options)
-        return _learn(placed, samples, learning, (source, labels, target), weights, lengths, options)
+        samples = carry_at_radii([graph], lengths[:, None], labels, weights, learning, draws, seed, advance)
+        task = LearningTask([target], [placed], samples, target, labels, weights, source, learning)
+        return learn_sweep(task, options._replace(advance=advance), radii=lengths)
+
+
+@takes_options_of(sweep, "radii", "margins", "gammas", "folds")
+def pv_mincq(
+    source: ArrayLike,
+    source_labels: ArrayLike,
+    target: ArrayLike,
+    *,
+    radius: float,
+    margin: float,
+    gamma: float | None = None,
+    **options: Any,
+) -> PVMinCq:
+    """Learns a majority vote for the target domain from labelled source points (Algorithm 3).
+
+    1. match source and target points within the radius; 2. carry the labels over the matching; 3. run MinCq on the
+    self-labelled target points.
+
+    Host code: it computes in the precision of the samples (float64 unless all are float32), whatever JAX's
+    configuration, and returns NumPy arrays. To choose radius, margin and gamma without target labels, see
+    `pvmincq_jax.sweep` and `pvmincq_jax.fit_validated`.
+
+    Args:
+      source, source_labels, target: ``[m_s, d]``, ``[m_s]`` in {-1, +1}, and ``[m_t, d]``, without labels.
+      radius: pairs up to this distance may be matched.
+      margin: mu as a fraction of mu_max, in (0, 1], or absolute, in (0, mu_max].
+      gamma: of the kernels exp(-gamma |x - c|^2); or the value that other ``voters`` make a family of.
+      draws: 1 for the paper's single matching; more for soft labels, the mean over as many random maximum matchings.
+      seed: of the matchings.
+      voters: "rbf" for Gaussian kernels, "stumps" for ten decision stumps per feature; a list of functions from points
+        to values in [-1, 1]; any family with ``votes(x)``, such as `pvmincq_jax.StumpVoters`, in JAX or NumPy; a
+        function from a value, ``gamma``, to a family; or a list of families, of which ``gamma`` is the number, from 0
+        on. `pvmincq_jax.Voters` says how to write one.
+      centers: where kernels, or other voters with a point each, sit: "target" (the matched target points, "the
+        learning sample" of MinCq in the paper), "source", or "both". ``python -m experiments.voters`` compares them.
+        The default is the paper's own and the cheapest.
+      most_voters: how many of them at most. Of more points than that, some stand for all of them, drawn as
+        k-means++ starts and the same whatever the order of the rows; a kernel votes if it stands for a matched point.
+      radius_unit: how to read ``radius``: "absolute", "pv" or "bottleneck", see `pvmincq_jax.grid_radii`.
+      margin_unit: how to read ``margin``: "fraction" or "absolute".
+      metric: of the matching, see `pvmincq_jax.match`.
+      solver, mesh, progress, source_weights: as in `pvmincq_jax.sweep`.
+
+    Returns: a `PVMinCq`, for `pvmincq_jax.decision` and `pvmincq_jax.predict`.
+
+    Example:
+      >>> from pvmincq_jax import predict
+      >>> source, labels = np.array([[0.0], [0.2], [1.0], [1.2]]), np.array([1, 1, -1, -1])
+      >>> model = pv_mincq(source, labels, source + 0.1, radius=0.15, margin=0.5, gamma=5.0)
+      >>> print(predict(model, np.array([[0.1], [1.1]])), float(model.pv))
+      [ 1. -1.] 0.0
+    """
+    _checks.check_task(source, source_labels, target)
+    point = grid_of_point(radius, margin, gamma, options)
+    return model_at(sweep(source, source_labels, target, folds=None, **point), (0, 0, 0))
+
+
+def grid_of_point(radius: Any, margin: float, gamma: float | None, options: dict[str, Any]) -> dict[str, Any]:
+    """The options of a fit at one point as those of a grid, checked by their own names; for the identity, no radius.
+
+    Example:
+      >>> grid_of_point(0.5, 0.1, None, {"voters": "stumps"})
+      {'voters': 'stumps', 'radii': [0.5], 'margins': [0.1], 'gammas': None}
+    """
+    _checks.check_margins([margin], options.get("margin_unit", "fraction"), "margin")
+    one_family(options.get("voters", "rbf"), gamma)
+    if not options.get("include_identity"):
+        check = _checks.check_finite if options.get("radius_unit") == "pv" else _checks.check_positive
+        check("radius", radius)
+    radii, gammas = ([] if one is None else [one] for one in (radius, gamma))
+    return options | {"radii": radii, "margins": [margin], "gammas": gammas or None}
+
+
+def adapt_votes(
+    votes: ArrayLike,
+    self_labels: SelfLabels,
+    *,
+    margin: float,
+    margin_unit: MarginUnit = "fraction",
+    bound: float = 1.0,
+) -> PVMinCq:
+    """MinCq over given voters, on labels carried over from the source: step (ii) of the paper's stacking (section 5).
+
+    Args:
+      votes: of the target points ``[m_t, n]``: the outputs of classifiers learnt on the source, or any others.
+      self_labels: labels of the same points, from `pvmincq_jax.self_label`.
+      margin: mu as a fraction of mu_max, in (0, 1], or absolute, in (0, mu_max].
+      margin_unit: how to read ``margin``.
+      bound: the largest size of a vote.
+
+    Returns: a `PVMinCq` whose points are votes: ``pvmincq_jax.decision(model, new_votes)`` is the expected vote.
+
+    Example:
+      >>> from pvmincq_jax import decision, self_label
+      >>> self_labels = self_label(np.array([[0.0], [1.0]]), np.array([1, -1]), np.array([[0.1], [1.2]]), 0.3)
+      >>> vote = adapt_votes(np.array([[1.0, -0.5], [-1.0, -0.5]]), self_labels, margin=0.5)
+      >>> print(abs(vote.weights.round(3)), decision(vote, np.array([[0.8, 0.0]])).round(3))
+      [0.25 0.  ] [0.2]
+    """
+    _checks.check_points("votes", votes)
+    _checks.check_length("self_labels.labels", self_labels.labels, np.shape(votes)[0], "row of the votes")
+    votes = np.asarray(votes, common_dtype(votes))
+    placed = PlacedVoters(OutputVoters(bound), lambda *_: np.ones(votes.shape[1], bool))
+    # The labels are there: of the source nothing is asked.
+    task = LearningTask([votes], [[placed]], [[self_labels]], votes, np.zeros(0))
+    options = GridOptions(np.full(1, np.nan), _checks.check_margins([margin], margin_unit, "margin"), margin_unit)
+    figures = learn_sweep(task, options, radii=np.full(1, np.nan))
+    return model_at(figures, (0, 0, 0))
 
 
 def mincq_sweep(
@@ -219,7 +282,7 @@ def mincq_sweep(
       (3, 1, 1, 2)
     """
     points, labels, _ = read_classes(points, labels, points)
-    margins, families = check_margins(margins, margin_unit), family_grid(voters, gammas, points)
+    margins, families = _checks.check_margins(margins, margin_unit), family_grid(voters, gammas, points)
     count = _fold_count(folds, labels, len(margins) * len(families.values))
     learning = everybody_and_folds(points, class_numbers(labels), count, seed)
     weights, samples = read_weights("sample_weights", sample_weights, len(points)), []
@@ -228,8 +291,8 @@ def mincq_sweep(
         pairs = ExpectedMatching(rows, rows, np.ones(rows.size))
         samples.append([SelfLabels(np.where(kept, labels, 0.0), kept * weights, 0.0, pairs)])
     placed = place_voters(families.families, points, points, "source", most_voters, seed)
-    options = GridOptions(families, margins, margin_unit, most_voters, count, seed=seed)
-    return _learn(placed, samples, learning, (points, labels, points), weights, np.zeros(1), options)
+    task = LearningTask([points], [placed], samples, points, labels, weights, points, learning)
+    return learn_sweep(task, GridOptions(families.values, margins, margin_unit), radii=np.zeros(1))
 
 
 def _fold_count(folds: int | None, labels: np.ndarray, grid: int) -> int:
@@ -237,11 +300,41 @@ def _fold_count(folds: int | None, labels: np.ndarray, grid: int) -> int:
     sizes = np.unique(class_numbers(labels), return_counts=True)[1]
     if folds is not None:
         check_folds(folds, *sizes.tolist())
-        return check_count("folds", folds, 2)
+        return _checks.check_count("folds", folds, 2)
     return max(2, min(_FOLDS if labels.ndim == 1 else _FOLDS_OF_MORE, int(sizes.min()))) if grid > 1 else 0
 
 
-def carry_class_labels(draws: MatchingDraws, labels: np.ndarray, weights: np.ndarray) -> SelfLabels:
+def carry_at_radii(
+    graphs: Sequence[RadiusGraph], radii: np.ndarray, labels: np.ndarray, weights: np.ndarray, learning: np.ndarray,
+    draws: int, seed: int, advance: Callable[[int], None],
+) -> list[list[SelfLabels]]:  # fmt: skip
+    """Labels carried over matchings of each fold at each radius: step 2 of Algorithm 3, from everybody and by folds.
+
+    Args:
+      graphs: of the samples in each of s descriptions, whose matchings count alike.
+      radii: of each description ``[r, s]``.
+      labels: of the source ``[m_s]``, or of each class against the rest ``[c, m_s]``.
+      weights: of the source points ``[m_s]``.
+      learning: which of these are learnt from ``[1 + folds, m_s]``.
+      draws, seed: of the matchings in each description.
+      advance: told when the labels of a fold and radius are there.
+
+    Returns: labels of the target points for each fold and radius ``[1 + folds][r]``; their PV is the mean.
+    """
+    parts = [np.flatnonzero(kept) for kept in learning]
+    samples: list[list[SelfLabels]] = [[] for _ in parts]
+    for lengths in radii:
+        # A radius at a time: its folds are cut from its own edges, which may be few.
+        cuts = [graph.within(float(radius)) for graph, radius in zip(graphs, lengths)]
+        for row, rows in zip(samples, parts):
+            drawn = [draw_matchings(cut.within(cut.radius, rows), draws, seed=seed) for cut in cuts]
+            partners, pv = np.concatenate([one.partners for one in drawn]), np.mean([one.pv for one in drawn])
+            row.append(_carry(MatchingDraws(partners, float(pv), len(rows)), labels[..., rows], weights[rows]))
+            advance(1)
+    return samples
+
+
+def _carry(draws: MatchingDraws, labels: np.ndarray, weights: np.ndarray) -> SelfLabels:
     """`pvmincq_jax.carry_labels`, or that of each class against the rest: labels ``[c, m_t]`` from ``[c, m_s]``.
 
     A label of weight w_s counts as w_s labels: l_t = sum_s p_st w_s y_s / sum_s p_st w_s, and the latter is the weight.
@@ -255,46 +348,3 @@ def carry_class_labels(draws: MatchingDraws, labels: np.ndarray, weights: np.nda
     sums = [np.bincount(target, shares * (weights * row)[source], len(heavy)) for row in np.atleast_2d(labels)]
     means = np.stack(sums) / np.where(heavy > 0, heavy, 1.0)
     return carried._replace(labels=means.reshape(carried.labels.shape), weights=heavy)
-
-
-def _carried_labels(
-    graph: RadiusGraph,
-    labels: np.ndarray,
-    weights: np.ndarray,
-    radii: np.ndarray,
-    learning: np.ndarray,
-    options: GridOptions,
-) -> list[list[SelfLabels]]:
-    """One matching, or mean of several, per fold and radius, all from one graph; [1 + folds][r]."""
-    parts = [np.flatnonzero(kept) for kept in learning]
-    samples: list[list[SelfLabels]] = [[] for _ in parts]
-    for radius in radii:
-        # A radius at a time: its folds are cut from its own edges, which may be few.
-        cut = graph.within(float(radius))
-        for row, rows in zip(samples, parts):
-            draws = draw_matchings(cut.within(cut.radius, rows), options.draws, seed=options.seed)
-            row.append(carry_class_labels(draws, labels[..., rows], weights[rows]))
-            options.advance(1)
-    return samples
-
-
-def _learn(
-    placed: Sequence[PlacedVoters],
-    samples: list[list[SelfLabels]],
-    learning: np.ndarray,
-    task: tuple[np.ndarray, np.ndarray, np.ndarray],
-    weights: np.ndarray,
-    radii: np.ndarray,
-    options: GridOptions,
-) -> Sweep:
-    """Votes on target points whose labels are there, for each fold and radius."""
-    source, labels, target = task
-    masks = [
-        [[one.mask(sample.weights > 0, kept) for one in placed] for sample in row]
-        for row, kept in zip(samples, learning)
-    ]
-    families = (tuple(one.family for one in placed),) * len(radii)
-    points: list[Any] = [target] * len(radii)
-    learnt = LearningTask(points, families, masks, samples, target, source, learning, weights)
-    pv = np.array([one.pv for one in samples[0]])
-    return learn_sweep(learnt, options, labels, radii=radii, pv=pv, target=target)

@@ -1,4 +1,4 @@
-"""A majority vote with all that explains it: learnt on a sample or taken from a grid, its values and its file."""
+"""A majority vote with all that explains it, its values at new points and its file."""
 
 import os
 import uuid
@@ -10,18 +10,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pvmincq_jax._checks import check_margins, is_traced
+from pvmincq_jax._checks import is_traced
 from pvmincq_jax._threads import on_all_cores
-from pvmincq_jax._types import ArrayLike, MarginUnit, Status, brief
-from pvmincq_jax.adaptation.grid import Problems, VoteBlocks, solve_grid
-from pvmincq_jax.adaptation.sweeps import Sweep
+from pvmincq_jax._types import ArrayLike, brief
 from pvmincq_jax.matching.matching import ExpectedMatching
 from pvmincq_jax.matching.selflabel import SelfLabels
 from pvmincq_jax.voting.cbound import vote_margin
 from pvmincq_jax.voting.families import JoinedVoters, ViewVoters, read_votes
 from pvmincq_jax.voting.voters import GaussianVoters, OutputVoters, StumpVoters
 
-__all__ = ["PVMinCq", "decision", "load_model", "model_at", "predict", "save_model"]
+__all__ = ["PVMinCq", "decision", "load_model", "predict", "save_model"]
 
 # Numbers in the votes of one block of new points: 8 MB.
 _BLOCK = 1 << 20
@@ -97,69 +95,6 @@ def make_model(voters: Any, sample: SelfLabels, radius: Any, weights: np.ndarray
         for one in (*figures, radius, sample.pv, sample.labels, sample.weights)
     ]
     return PVMinCq._make([voters, weights, *numbers, sample.pairs, None])
-
-
-def learn_at(
-    family: Any, points: Any, sample: SelfLabels, mask: np.ndarray, radius: Any, margin: float, unit: MarginUnit
-) -> PVMinCq:
-    """MinCq on one labelled sample (step 3 of Algorithm 3), of whose voters the mask ``[n]`` lets some take part.
-
-    Points are as the family takes them. It is an error if there is no vote. The radius is kept with the result.
-    """
-    margins = check_margins([margin], unit, "margin")
-    blocks = VoteBlocks(family, points)
-    problem = Problems(sample.labels[None], sample.weights[None], mask[None])
-    figures = solve_grid(lambda _: blocks, problem, margins, unit=unit)
-    mu_max, status = float(figures.mu_max[0]), Status(int(figures.status[0, 0]))
-    if status == Status.INFEASIBLE:
-        raise ValueError(f"margin must be in (0, mu_max], with mu_max = {mu_max:.6g} here; it is {margin:g}")
-    residual = figures.kkt_residual[0, 0]
-    if status != Status.SOLVED:
-        raise ValueError(
-            f"MinCq did not reach its accuracy ({status.sentence}; residual {residual:.1e}): give a larger margin than "
-            f"{margin:g}"
-        )
-    mu = margin * (mu_max if unit == "fraction" else 1.0)
-    return make_model(family, sample, radius, figures.weights[0, 0], mu, mu_max, figures.c_bound[0, 0], residual)
-
-
-def model_at(sweep: Sweep, index: tuple[int, int, int]) -> PVMinCq:
-    """The vote at one point of a grid. Nothing is solved again.
-
-    Of more than two classes the weights ``[c, n]`` are scaled to the smallest of the classes' margins. Not in the
-    paper.
-
-    Args:
-      sweep: a `pvmincq_jax.Sweep`.
-      index: into the grid, (radius, gamma, margin), such as `pvmincq_jax.Choice.grid_index`.
-
-    Returns: a `PVMinCq`.
-
-    Example:
-      >>> import pvmincq_jax as pvm
-      >>> task = pvm.datasets.moons_task("30", 0, per_class=8)
-      >>> figures = pvm.sweep(*task[:3], radii=[0.4, 0.6], margins=[0.5], gammas=[2.0], folds=2)
-      >>> model = model_at(figures, (1, 0, 0))
-      >>> float(model.radius), float(model.margin) < float(model.mu_max)
-      (0.6, True)
-    """
-    r, g, k = index
-    status = Status(int(sweep.status[r, g, k]))
-    if status != Status.SOLVED:
-        raise ValueError(f"index {tuple(index)}: no vote there; {status.sentence}")
-    weights = sweep.weights[..., r, g, k, : sweep.voter_counts[r, g]]
-    mu_max, mu = sweep.mu_max[..., r, g], margins_at(sweep, index)
-    least = np.full_like(mu, np.min(mu))
-    weights = weights * (least / mu)[..., None] if weights.ndim == 2 else weights
-    figures = weights, least, mu_max, sweep.c_bound[..., r, g, k], sweep.kkt_residual[..., r, g, k]
-    return make_model(sweep.voters[r][g], sweep.self_labels[r], sweep.radii[r], *figures)
-
-
-def margins_at(sweep: Sweep, index: tuple[int, int, int]) -> np.ndarray:
-    """The absolute margin mu of a point of the grid, or those of all classes ``[c]``."""
-    r, g, k = index
-    mu_max = np.asarray(sweep.mu_max[..., r, g], float)
-    return sweep.margins[k] * (mu_max if sweep.margin_unit == "fraction" else np.ones_like(mu_max))
 
 
 def decision(model: Any, x: Any) -> Any:

@@ -8,10 +8,8 @@ Three explanations of a target are tried before any point is moved, each by a te
 
 Under 1 and 3 the source stays where it is. Under 3 it is weighed cell by cell to look like the target, which leaves the
 share of each class among the points of one place as it is. Under 1 it is not: classes that have changed so that they
-look like another ratio are no different in an unlabelled sample, and weights of the classes would be a bet.
-
-The cells are also the finer test: 1 is refused where the cells do not explain the target.
-
+look like another ratio are no different in an unlabelled sample. The cells are also the finer test: 1 is refused where
+they do not explain the target.
 Under 2 the vote B_L of the subspace has the same risk R_L in both domains. A vote B of the target that contradicts it
 on more than 2 R_L of the points is worse than it: R_T(B) >= P_T(B != B_L) - R_L > R_L. That decides whether points stay
 or move as they are nearest, or move as they are nearest in the subspace, without a target label.
@@ -24,10 +22,9 @@ from scipy.optimize import minimize, nnls
 
 from pvmincq_jax._checks import check_count, check_length, check_samples
 from pvmincq_jax._distances import squared_distances
-from pvmincq_jax._samples import canonical_order, spread_rows
+from pvmincq_jax._samples import spread_rows
 from pvmincq_jax._types import ArrayLike
-from pvmincq_jax.adaptation.distance import LinearMap, judge_map, learn_map
-from pvmincq_jax.voting.voters import rbf_votes
+from pvmincq_jax.adaptation.distance import LinearMap, judge_map, learn_map, some_rows, votes_in
 
 __all__ = ["LabelShift", "Shift", "contradicted", "detect_shift", "label_shift"]
 
@@ -35,24 +32,19 @@ __all__ = ["LabelShift", "Shift", "contradicted", "detect_shift", "label_shift"]
 _MOST_POINTS = 1000
 # The p-value up to which an explanation is refused, by the points of the smaller domain: from so many on, this level.
 _LEVELS = {0: 0.2, 100: 0.05, 300: 0.01}
-# So many points refuse only what is so many standard deviations farther away than by chance. The draws of a bootstrap
-# do not tell what happens once in a hundred times from what happens once in a thousand, and a change is far beyond: 280
-# draws of four tasks on which nothing but the ratio changes reach 4.2, and moons turned by 10 degrees have 8 or more.
+# So many points refuse only what is so many standard deviations farther away than by chance: 280 draws of four tasks on
+# which nothing but the ratio changes reach 4.2, and moons turned by 10 degrees have 8 or more.
 _MANY, _BEYOND_CHANCE = 300, 5.0
 # That up to which a subspace is, and draws of a test that only decides.
 _LEVEL_OF_SUBSPACE, _DRAWS = 0.05, 100
-# Points of a cell: enough to tell where it lies, and few enough for a cell to be all one density.
+# Points of a cell: enough to tell where it lies, few enough for one density.
 _CELL, _MOST_CELLS, _STEPS = 16, 40, 10
-# A direction is looked for where there are so many points for each feature: among many features and few points, some
-# direction looks unchanged by chance.
+# Points for each feature from which on a direction is looked for: among fewer, some looks unchanged by chance.
 _POINTS_A_FEATURE = 50
 # Directions of the plane that are looked at; and how many times the distance that equal samples have is too far.
 _DIRECTIONS, _FAR = 72, 3.0
-# The risk R_L from which on a subspace says nothing: votes that have nothing to do with its own contradict it on half
-# of the points, which is no more than 2 R_L.
+# The risk R_L from which on a subspace says nothing: unrelated votes contradict its own on half of the points, 2 R_L.
 _TELLS_NOTHING = 0.25
-# Of the votes in a subspace, in units of its mean squared distance, as in `learn_map`.
-_GAMMA = 20.0
 
 
 class LabelShift(NamedTuple):
@@ -114,9 +106,10 @@ def label_shift(
     rng = np.random.default_rng(check_count("seed", seed, 0))
     source, target = np.asarray(source, float), np.asarray(target, float)
     most = len(source) if len(source) <= _MOST_POINTS else _MOST_POINTS // classes.size
-    rows = [_draw(source, np.flatnonzero(numbers == c), most, rng) for c in range(classes.size)]
+    members = [np.flatnonzero(numbers == c) for c in range(classes.size)]
+    rows = [some[some_rows(source[some], max(most, 1), rng)] for some in members]
     sizes, source = np.array([len(some) for some in rows]), source[np.concatenate(rows)]
-    target = target[_draw(target, np.arange(len(target)), _MOST_POINTS, rng)]
+    target = target[some_rows(target, _MOST_POINTS, rng)]
 
     # Row c of `mixture` weighs the points of class c to the sum of 1.
     mixture = np.repeat(np.eye(classes.size), sizes, axis=1) / sizes[:, None]
@@ -136,12 +129,6 @@ def label_shift(
     spread = np.std(again)
     deviations = float((distance - np.mean(again)) / spread) if spread > 0 else 0.0
     return LabelShift(shares, distance, float((1 + np.sum(again >= distance)) / (1 + draws)), deviations)
-
-
-def _draw(points: np.ndarray, rows: np.ndarray, most: int, rng: np.random.Generator) -> np.ndarray:
-    """At most so many of the rows of a sample, whatever their order."""
-    rows = rows[canonical_order(points[rows])]
-    return rows if len(rows) <= most else rng.permutation(rows)[: max(most, 1)]
 
 
 def _gram(classes: np.ndarray, across: np.ndarray, spread: float) -> np.ndarray:
@@ -202,8 +189,7 @@ def detect_shift(source: ArrayLike, source_labels: ArrayLike, target: ArrayLike,
     by 40 degrees, stay in 8 and 3 of 12 draws at .05, and in one and none at .2. Many points refuse what is wrong at
     any level, and what is right as often as the level says: once in a hundred times, but for that distance.
 
-    A subspace is looked for with labels -1 and +1 alone, and where there are at least 50 points of each domain for a
-    feature.
+    A subspace is looked for with labels -1 and +1 alone, and 50 points of each domain or more for a feature.
 
     Args:
       source, source_labels, target: as in `label_shift`.
@@ -231,16 +217,16 @@ def detect_shift(source: ArrayLike, source_labels: ArrayLike, target: ArrayLike,
         sentence = f"nothing but the class ratio has changed (p = {classes.p_value:.2g}): nothing is moved"
         return Shift("ratio", sentence, classes, pieces.p_value, np.ones(len(source)))
     enough = points >= _POINTS_A_FEATURE * source.shape[1] > _POINTS_A_FEATURE
+    subspace = None
     if enough and np.array_equal(np.unique(labels), (-1, 1)):
         subspace = _subspace(source, labels.astype(float), target, seed)
-        if subspace is not None:
-            linear, same, votes, risk = subspace
-            rank = len(np.asarray(linear.matrix))
-            sentence = (
-                f"points have changed, but not in a subspace of rank {rank} (p = {same.p_value:.2g}), where the source "
-                f"has a risk of {risk:.2g}"
-            )
-            return Shift("subspace", sentence, same, same.p_value, weights, linear, votes, risk)
+    if subspace is not None:
+        linear, same, votes, risk = subspace
+        sentence = (
+            f"points have changed, but not in a subspace of rank {len(np.asarray(linear.matrix))} "
+            f"(p = {same.p_value:.2g}), where the source has a risk of {risk:.2g}"
+        )
+        return Shift("subspace", sentence, same, same.p_value, weights, linear, votes, risk)
     if weights is not None:
         sentence = f"the same points as in the source have other shares (p = {pieces.p_value:.2g}): nothing is moved"
         return Shift("covariate", sentence, classes, pieces.p_value, weights)
@@ -278,17 +264,6 @@ def contradicted(shift: Shift, target_values: ArrayLike) -> np.ndarray:
     return _differ(values, shift.votes, 2 * shift.risk)
 
 
-def class_weights(labels: ArrayLike, shares: ArrayLike) -> np.ndarray:
-    """Weights of source points ``[m_s]``, of mean 1, under which the classes have given shares, in their order.
-
-    Example:
-      >>> class_weights(np.array([-1, -1, 1, 1]), np.array([0.75, 0.25]))
-      array([1.5, 1.5, 0.5, 0.5])
-    """
-    _, numbers, counts = np.unique(np.asarray(labels), return_inverse=True, return_counts=True)
-    return (np.asarray(shares) / counts * numbers.size)[numbers]
-
-
 def _cells(points: np.ndarray, count: int, seed: int) -> np.ndarray:
     """Numbers from 0 of the cells of a sample ``[m]``, by k-means, whatever the order of the rows."""
     centers = points[spread_rows(points, count, seed)]
@@ -309,9 +284,8 @@ def _subspace(
     Directions are coarse, or learnt from some of the points, and all of them tell a degree from the next: so each is
     brought to the nearest one of least distance before it is tested.
 
-    Among more than two features there are many directions along which two clouds look like the two classes, and some
-    have them the wrong way round. Votes of risks R and R' differ on at most R + R' of the points: where those of two
-    such maps differ on more, one of them is a coincidence, nothing tells which, and none is believed.
+    Votes of risks R and R' differ on at most R + R' of the points. Among more than two features many directions look
+    like the two classes, some the wrong way round: where those of two such maps differ on more, none is believed.
     """
     plane = source.shape[1] == 2
     maps = _valleys(source, labels, target) if plane else learn_map(source, labels, target, seed=seed).others
@@ -319,9 +293,8 @@ def _subspace(
     for linear, _, _ in maps:
         matrix = np.asarray(linear.matrix)
         if len(matrix) == 1:
-            nearest = minimize(
-                _excess, matrix[0], (source, labels, target), "Nelder-Mead", options={"maxfev": 40 * matrix.shape[1]}
-            )
+            most = {"maxfev": 40 * matrix.shape[1]}
+            nearest = minimize(_excess, matrix[0], (source, labels, target), "Nelder-Mead", options=most)
             if nearest.fun > _FAR:
                 continue
             # The scale of the map stays: its kernels have their width in that unit.
@@ -329,7 +302,7 @@ def _subspace(
         same = label_shift(source @ matrix.T, labels, target @ matrix.T, draws=_DRAWS, seed=seed)
         if same.p_value <= _LEVEL_OF_SUBSPACE:
             continue
-        votes, risk = _subspace_votes(source, labels, target, LinearMap(matrix), same.shares)
+        votes, risk = votes_in(source, labels, target, LinearMap(matrix), same.shares)
         if risk >= _TELLS_NOTHING:
             continue
         if believed is None:
@@ -355,11 +328,9 @@ def _valleys(source: np.ndarray, labels: np.ndarray, target: np.ndarray) -> list
     heights = np.array([_excess(one, source, labels, target) for one in directions])
     low = (heights <= _FAR) & (heights <= np.roll(heights, 1)) & (heights < np.roll(heights, -1))
     covariance = (np.cov(source, rowvar=False) + np.cov(target, rowvar=False)) / 2
-    maps = [
-        judge_map(LinearMap(one[None] / np.sqrt(2 * one @ covariance @ one)), source, labels, target)
-        for one in directions[low]
-    ]
-    return sorted(maps, key=lambda judged: judged[1] + judged[2])
+    maps = [LinearMap(one[None] / np.sqrt(2 * one @ covariance @ one)) for one in directions[low]]
+    judged = [judge_map(one, source, labels, target) for one in maps]
+    return sorted(judged, key=lambda one: one[1] + one[2])
 
 
 def _excess(direction: np.ndarray, source: np.ndarray, labels: np.ndarray, target: np.ndarray) -> float:
@@ -377,17 +348,3 @@ def _excess(direction: np.ndarray, source: np.ndarray, labels: np.ndarray, targe
     _, distance = _nearest(2 * (apart * gaps) @ apart.T)
     spread = 2 * np.sum(gaps * steps[-1] * (1 - steps[-1]))
     return distance / ((1 / len(source) + 1 / len(target)) * spread + np.finfo(float).tiny)
-
-
-def _subspace_votes(
-    source: np.ndarray, labels: np.ndarray, target: np.ndarray, linear: LinearMap, shares: np.ndarray
-) -> tuple[np.ndarray, float]:
-    """The kernel vote of the mapped source on the target, and its risk on the source, each point left out in turn.
-
-    The classes weigh as their shares in the target, in the vote and in the risk.
-    """
-    images = [sample @ np.asarray(linear.matrix).T for sample in (source, target)]
-    weights = np.where(labels > 0, shares[1] / np.sum(labels > 0), shares[0] / np.sum(labels < 0))
-    votes = np.asarray(rbf_votes(images[1], images[0], _GAMMA)) @ (weights * labels)
-    source_votes = np.asarray(rbf_votes(images[0], images[0], _GAMMA)) @ (weights * labels) - weights * labels
-    return np.where(votes > 0, 1, -1), float(np.sum(weights * ~(source_votes * labels > 0)) / np.sum(weights))

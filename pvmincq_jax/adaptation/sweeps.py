@@ -12,52 +12,46 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from pvmincq_jax._checks import are_class_numbers, check_count, check_sample_weights, read_task
 from pvmincq_jax._threads import core_count, on_all_cores
-from pvmincq_jax._types import ArrayLike, MarginUnit, Status, brief
+from pvmincq_jax._types import MarginUnit, Status, brief
 from pvmincq_jax.adaptation.grid import Figures, Problems, VoteBlocks, compile_ahead, solve_grid
 from pvmincq_jax.adaptation.transport import Transport
 from pvmincq_jax.matching.selflabel import SelfLabels
 from pvmincq_jax.voting.cbound import vote_loss
-from pvmincq_jax.voting.centers import MOST_VOTERS, stack_masks
-from pvmincq_jax.voting.families import FamilyGrid, read_votes
-from pvmincq_jax.voting.mincq import ahead, balance_classes, mean_weights, one_against_rest
+from pvmincq_jax.voting.centers import PlacedVoters, stack_masks
+from pvmincq_jax.voting.mincq import ahead, balance_classes, mean_weights
 from pvmincq_jax.voting.program import Solver
 
-__all__ = ["Sweep", "values_at"]
+__all__ = ["Sweep"]
 
-# Draws times points, up to which no draw is spared by default.
-_DRAWN = 48_000
 # Points that the shapes of programs are guessed from, before anything is matched.
 _FEW = 600
 
 
 class GridOptions(NamedTuple):
-    """Checked options of a grid, besides radii and maps; each as in `pvmincq_jax.sweep`.
+    """How the votes of a grid are learnt; each as in `pvmincq_jax.sweep`.
 
     Attributes:
-      voters: families, not yet on points, and what they are called ``[g]``.
-      margins: ``[k]``.
+      gammas: what the families are called ``[g]``.
+      margins: checked ``[k]``.
       unit: of the margins.
-      most_voters: how many sit on points, at most.
-      folds: for the risk on points not learnt from; 0 for none.
-      draws: matchings per fold and radius.
-      seed: of folds, matchings and the voters' places.
       solver: of MinCq.
       mesh: devices to split the grid over.
-      advance: told the number of steps that were just done.
+      advance: told the number of problems that were just solved.
     """
 
-    voters: FamilyGrid
+    gammas: np.ndarray
     margins: np.ndarray
     unit: MarginUnit = "fraction"
-    most_voters: int = MOST_VOTERS
-    folds: int = 0
-    draws: int = 1
-    seed: int = 0
     solver: Solver = "interior_point"
     mesh: jax.sharding.Mesh | None = None
     advance: Callable[[int], None] = lambda steps: None
+
+    def compile_for(self, voters: Sequence[PlacedVoters], points: np.ndarray, problems: int) -> None:
+        """Begins to compile what so many problems for each family will need, while matchings are drawn."""
+        if self.mesh is None and self.unit == "fraction" and problems > 1:
+            blocks = [VoteBlocks(one.family, points[:_FEW]) for one in voters]
+            compile_ahead(blocks, problems, self.margins, self.solver)
 
 
 class Sweep(NamedTuple):
@@ -156,6 +150,11 @@ class Sweep(NamedTuple):
             return np.zeros(len(self.radii), bool)
         return np.array([float(one.radius) == 0 and np.array_equal(one.moved, one.source) for one in self.transports])
 
+    def placed(self, radius: int, gamma: int) -> PlacedVoters:
+        """The family of this radius and gamma, with the voters that take part."""
+        mask = self.voter_mask[radius, gamma, : self.voter_counts[radius, gamma]]
+        return PlacedVoters(self.voters[radius][gamma], lambda *_: mask)
+
     def learning_points(self, radius: int) -> np.ndarray:
         """The points ``[m, d]`` that votes of the radius with this number learnt on."""
         return self.target if not self.transports else np.asarray(self.transports[radius].moved)
@@ -165,93 +164,71 @@ class LearningTask(NamedTuple):
     """What there is to learn from, before any vote; f counts everybody, then all folds but one.
 
     Attributes:
-      points: the learning points of each radius, as the families take them; one object if they are the same at all.
-      voters: families on their places, for each radius and gamma.
-      masks: which voters take part, for each f, radius and gamma ``[f][r][g]``, arrays ``[n]``.
+      points: the learning points of each radius, as the families take them; one entry if they are the same at all.
+      voters: families on their places, for each radius and gamma; one row if they are the same at all radii.
       samples: labels and weights of the learning points, for each f and radius.
       target: the target points, as the families take them.
-      source: the source points, as the families take them.
+      source_labels: ``[m_s]``, or those of each class against the rest ``[c, m_s]``.
+      source_weights: of the source points in a risk ``[m_s]``, and in the samples already.
+      source: the source points, as the families take them; None without folds.
       learning: which of these are learnt from ``[f, m_s]``.
-      source_weights: of these in a risk ``[m_s]``, and in the samples already.
     """
 
     points: Sequence[Any]
-    voters: tuple[tuple[Any, ...], ...]
-    masks: Sequence[Sequence[Sequence[np.ndarray]]]
+    voters: Sequence[Sequence[PlacedVoters]]
     samples: Sequence[Sequence[SelfLabels]]
     target: Any
-    source: Any
-    learning: np.ndarray
+    source_labels: np.ndarray
     source_weights: np.ndarray | float = 1.0
+    source: Any = None
+    learning: np.ndarray = np.ones((1, 1), bool)
 
 
-class _Votes:
-    """The votes of a grid's families at any points; those that radii share are computed once."""
-
-    def __init__(self, task: LearningTask) -> None:
-        self._task = task
-        self._shared = all(points is task.points[0] for points in task.points)
-        # Where each radius has its own, the problems of a family are neighbours: few are kept.
-        self._kept = lru_cache(None if self._shared else core_count() + 1)(self._blocks)
-        if self._shared:
-            for gamma in range(len(task.voters[0])):
-                self.learning(0, gamma)
-
-    def _blocks(self, radius: int, gamma: int, where: str) -> VoteBlocks:
-        points = self._task.points[radius] if where == "points" else getattr(self._task, where)
-        return VoteBlocks(self._task.voters[radius][gamma], points)
-
-    def learning(self, radius: int, gamma: int) -> VoteBlocks:
-        """At the learning points."""
-        return self._kept(0 if self._shared else radius, gamma, "points")
-
-    def values(self, weights: np.ndarray, where: str) -> np.ndarray:
-        """Of weights ``[r, g, ..., n]``, at "points", "target" or "source" ``[r, g, ..., m]``."""
-        places = list(np.ndindex(weights.shape[:2]))
-        # Asked for here, so that threads need not wait for each other.
-        known = [self._kept(0, gamma, where) for gamma in range(weights.shape[1])] if self._shared else None
-
-        def value(place: tuple[int, int]) -> np.ndarray:
-            blocks = self._blocks(*place, where) if known is None else known[place[1]]
-            return blocks.values(weights[place])
-
-        computed = np.stack(on_all_cores(value, places))
-        return computed.reshape(*weights.shape[:2], *computed.shape[1:])
-
-
-def learn_sweep(task: LearningTask, options: GridOptions, source_labels: np.ndarray, **named: Any) -> Sweep:
+def learn_sweep(task: LearningTask, options: GridOptions, **named: Any) -> Sweep:
     """MinCq on every fold, radius, family, class and margin.
 
     Args:
       task: samples, voters and folds.
       options: of the grid.
-      source_labels: ``[m_s]``, or those of each class against the rest ``[c, m_s]``.
-      **named: fields of the `Sweep` that are there already.
+      **named: radii, and further fields of the `Sweep` that are there already.
 
     Returns: a `Sweep`. It is an error if no point of it could be solved.
     """
-    margins, votes = options.margins, _Votes(task)
+    margins, source_labels = options.margins, task.source_labels
     labels = np.array([[np.atleast_2d(one.labels) for one in row] for row in task.samples])  # [f, r, c, m]
     learnt = np.array([[one.weights for one in row] for row in task.samples])  # [f, r, m]
     weights = np.broadcast_to(learnt[:, :, None], labels.shape)
     folds, radii, classes, size = labels.shape
-    gammas = len(options.voters.values)
+    gammas = len(options.gammas)
     axes = radii, gammas, folds, classes
+    shared = len(task.points) == 1
+    voters = list(task.voters) * (radii if shared else 1)
+    families = tuple(tuple(one.family for one in row) for row in voters)
+
+    def votes_at(points: Sequence[Any]) -> Callable[[int, int], VoteBlocks]:
+        """The votes of the family of each radius and gamma, on the points of that radius."""
+        if shared:
+            blocks = [VoteBlocks(family, points[0]) for family in families[0]]
+            return lambda _, gamma: blocks[gamma]
+        # The problems of a family are neighbours: few are kept.
+        return lru_cache(core_count() + 1)(lambda r, gamma: VoteBlocks(families[r][gamma], points[r]))
+
+    learning = votes_at(task.points)
 
     def problems(field: np.ndarray) -> np.ndarray:
         """Of ``[f, r, c, m]`` a row for every problem, those of a family together."""
         return np.broadcast_to(np.moveaxis(field, 1, 0)[:, None], (*axes, size)).reshape(-1, size)
 
-    counts = np.array([[len(mask) for mask in row] for row in task.masks[0]])
-    masks = stack_masks([mask for fold in task.masks for row in fold for mask in row])
-    masks = masks.reshape(folds, radii, gammas, -1)
+    places = np.ndindex(folds, radii, gammas)
+    parts = [voters[r][g].mask(learnt[f, r] > 0, task.learning[f]) for f, r, g in places]
+    masks = stack_masks(parts).reshape(folds, radii, gammas, -1)
     problem_masks = np.repeat(np.moveaxis(masks, 0, 2), classes, axis=2).reshape(-1, masks.shape[-1])
     source_weights = np.broadcast_to(task.source_weights, source_labels.shape[-1:])
     sample = labels, weights
     if classes > 1:
         sample = balance_classes(labels, weights, mean_weights(source_labels, source_weights))
     figures = solve_grid(
-        lambda number: votes.learning(*map(int, np.unravel_index(number, axes)[:2])),
+        lambda number: learning(*map(int, np.unravel_index(number, axes)[:2])),
         Problems(problems(sample[0]), problems(sample[1]), problem_masks),
         margins,
         unit=options.unit,
@@ -267,25 +244,27 @@ def learn_sweep(task: LearningTask, options: GridOptions, source_labels: np.ndar
             raise UnlabelledClass(missing)
         # A vote would never be for a class without a label.
         status[~np.all(named_at, axis=1), :, 0] = Status.BAD_INPUT
-    check_solved(status, each.mu_max)
+    _check_solved(status, each.mu_max, margins)
 
-    def values(where: str, part: slice) -> np.ndarray:
+    def values(votes: Callable[[int, int], VoteBlocks], part: slice) -> np.ndarray:
         """Of some folds ``[r, g, f, c, k, m]``; of several classes, by how much one is ahead."""
-        votes_at = votes.values(each.weights[:, :, part], where)
+        places = list(np.ndindex(radii, gammas))
+        by_place = on_all_cores(lambda place: votes(*place).values(each.weights[place][part]), places)
+        expected = np.reshape(by_place, (radii, gammas, *np.shape(by_place[0])))
         if classes == 1:
-            return votes_at
+            return expected
         mu = margins * (each.mu_max[:, :, part, :, None] if options.unit == "fraction" else 1.0)
         with np.errstate(invalid="ignore", divide="ignore"):
-            scaled = np.moveaxis(votes_at / np.broadcast_to(mu, votes_at.shape[:-1])[..., None], 3, 0)
+            scaled = np.moveaxis(expected / np.broadcast_to(mu, expected.shape[:-1])[..., None], 3, 0)
         return np.moveaxis(ahead(scaled), 0, 3)
 
-    on_target = values("target", slice(1))
-    on_points = on_target if task.target is task.points[0] else values("points", slice(1))
+    on_points = values(learning, slice(1))
+    on_target = on_points if task.target is task.points[0] else values(votes_at([task.target] * radii), slice(1))
     risk = _risks(on_points, labels[0][:, None, None], weights[0][:, None, None])
     source_risk, source_values = np.empty((*axes[:2], 0, classes, len(margins)), risk.dtype), None
     if folds > 1:
         held_out = ~task.learning[1:, None] * source_weights
-        on_source = values("source", slice(1, None))
+        on_source = values(votes_at([task.source] * radii), slice(1, None))
         source_risk = _risks(on_source, np.atleast_2d(source_labels), held_out)
         source_values = np.sum(on_source, axis=2, where=~task.learning[1:, None, None], keepdims=True)
 
@@ -301,9 +280,10 @@ def learn_sweep(task: LearningTask, options: GridOptions, source_labels: np.ndar
     solved = (status == Status.SOLVED)[:, :, :, None, :, None]
     matched = np.sum(learnt > 0, axis=-1)
     return Sweep(
-        gammas=options.voters.values,
+        gammas=options.gammas,
         margins=margins,
         margin_unit=options.unit,
+        pv=np.array([one.pv for one in task.samples[0]]),
         status=status[:, :, 0],
         weights=whole(np.where(solved, each.weights, np.nan)),
         c_bound=whole(np.where(solved[..., 0], each.c_bound, np.nan)),
@@ -317,14 +297,14 @@ def learn_sweep(task: LearningTask, options: GridOptions, source_labels: np.ndar
         matched=matched[0],
         fold_matched=matched[1:],
         self_labels=tuple(task.samples[0]),
-        voters=task.voters,
+        voters=families,
         voter_mask=masks[0],
-        voter_counts=counts,
+        voter_counts=np.reshape([len(mask) for mask in parts[: radii * gammas]], (radii, gammas)),
         source_labels=source_labels,
         classes=max(classes, 2),
         source_weights=source_weights,
         source_values=None if source_values is None else whole(source_values),
-        **named,
+        **{"target": task.target} | named,
     )
 
 
@@ -335,33 +315,6 @@ def _risks(values: np.ndarray, labels: np.ndarray, weights: np.ndarray) -> np.nd
         shares = weights / np.sum(weights, axis=-1, keepdims=True)
     # A point of weight 0 counts for nothing, even one whose value is not a number.
     return np.sum(np.where(weights[..., None, :] > 0, loss, 0.0) * shares[..., None, :], axis=-1)
-
-
-def learn_again(
-    sweep: Sweep, rows: Sequence[int], gammas: Sequence[int], points: Sequence[Any], samples: Sequence[SelfLabels],
-    labels: np.ndarray, source_weights: np.ndarray, *, solver: dict[str, Any], **named: Any,
-) -> Sweep:  # fmt: skip
-    """Votes of the same voters at some points of a grid, learnt on other points: those of a larger sample.
-
-    Args:
-      sweep: the grid.
-      rows, gammas: numbers of its radii, and of its gammas.
-      points: to learn on, for each of the radii.
-      samples: their labels and weights.
-      labels: of the source that these come from ``[m_s]``, or ``[c, m_s]``.
-      source_weights: of the same points ``[m_s]``, and in the samples already.
-      solver: ``solver`` and ``mesh``, where they were given.
-      **named: further fields of the result.
-
-    Returns: a `Sweep` with these radii and gammas alone, whose target points are those of the first one.
-    """
-    masks = [[sweep.voter_mask[r, g, : sweep.voter_counts[r, g]] for g in gammas] for r in rows]
-    voters = tuple(tuple(sweep.voters[r][g] for g in gammas) for r in rows)
-    everybody = np.ones((1, labels.shape[-1]), bool)
-    options = GridOptions(FamilyGrid(sweep.gammas[list(gammas)], voters[0]), sweep.margins, sweep.margin_unit, **solver)
-    task = LearningTask(points, voters, [masks], [samples], sweep.target, None, everybody, source_weights)
-    same: Any = {"radii": sweep.radii[list(rows)], "pv": sweep.pv[list(rows)], "target": sweep.target}
-    return learn_sweep(task, options, labels, **same, ratio=sweep.ratio, shift=sweep.shift, **named)
 
 
 class UnlabelledClass(ValueError):
@@ -377,79 +330,20 @@ class UnlabelledClass(ValueError):
         )
 
 
-def check_solved(status: np.ndarray, mu_max: np.ndarray) -> None:
+def _check_solved(status: np.ndarray, mu_max: np.ndarray, margins: np.ndarray) -> None:
     """Some point of the grid has a vote; if none has, an error that says why. Largest margins ``[r, g, f, c]``."""
     if np.any(status == Status.SOLVED):
         return
-    reasons = [f"{Status(code).sentence} ({int(np.sum(status == code))} points)" for code in np.unique(status)]
     largest = np.nanmax(np.min(mu_max[:, :, 0], axis=-1), initial=0.0)
+    if status.size == 1 and status == Status.INFEASIBLE:
+        raise ValueError(
+            f"margin must be in (0, mu_max], with mu_max = {largest:.6g} here, the largest margin that these labels "
+            f"allow; it is {margins[0]:g}"
+        )
+    reasons = [f"{Status(code).sentence} ({int(np.sum(status == code))} points)" for code in np.unique(status)]
+    small = np.all(status == Status.MAX_ITERATIONS)
+    advice = "larger margins" if small else "smaller margins, fractions of it (margin_unit='fraction'), or larger radii"
     raise ValueError(
         f"no point of the grid could be solved: {'; '.join(reasons)}. The largest margin that these labels allow is "
-        f"{largest:.4g}: give smaller margins, fractions of it (margin_unit='fraction'), or larger radii"
+        f"{largest:.4g}: give {advice}"
     )
-
-
-def read_classes(
-    source: ArrayLike, source_labels: ArrayLike, target: ArrayLike
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """A checked task in one precision, with labels ``[m_s]``, or those of each class against the rest ``[c, m_s]``."""
-    source, labels, target = read_task(source, source_labels, target, classes=True)
-    if are_class_numbers(labels):
-        labels = one_against_rest(labels, int(np.max(labels)) + 1).astype(labels.dtype)
-    return source, labels, target
-
-
-def read_weights(name: str, weights: ArrayLike | None, count: int) -> np.ndarray:
-    """Weights of sample points, above 0, brought to a mean of 1 ``[m]``; None for 1 each.
-
-    Example:
-      >>> read_weights("source_weights", [1, 3], 2), read_weights("source_weights", None, 2)
-      (array([0.5, 1.5]), array([1., 1.]))
-    """
-    if weights is None:
-        return np.ones(count)
-    check_sample_weights(name, weights, count)
-    values = np.asarray(weights, float)
-    if np.any(values == 0):
-        raise ValueError(f"{name} must be above 0; row {np.argmin(values)} has 0. Leave such rows out")
-    return values / np.mean(values)
-
-
-def compile_for(voters: Sequence[Any], points: np.ndarray, problems: int, options: GridOptions) -> None:
-    """Begins to compile what a grid of so many problems for each family will need, while matchings are drawn."""
-    if options.mesh is None and options.unit == "fraction":
-        blocks = [VoteBlocks(family, points[:_FEW]) for family in voters]
-        compile_ahead(blocks, problems, options.margins, options.solver)
-
-
-def draw_count(draws: int | None, usual: int, points: int) -> int:
-    """How many matchings: those given, or the usual number; fewer for many points, which average by themselves.
-
-    Example:
-      >>> [draw_count(None, 16, points) for points in (300, 3000, 6000, 100_000)], draw_count(5, 16, 100_000)
-      ([16, 16, 8, 4], 5)
-    """
-    return check_count("draws", max(usual // 4, min(usual, _DRAWN // points)) if draws is None else draws, 1)
-
-
-def values_at(sweep: Sweep, x: Any) -> np.ndarray:
-    """The votes of a whole grid at new points. Nothing is solved again (not in the paper).
-
-    Args:
-      sweep: a `Sweep`.
-      x: ``[m, d]``.
-
-    Returns: ``[r, g, k, m]``, of more than two classes ``[c, r, g, k, m]``; NaN where nothing was solved.
-
-    Example:
-      >>> import pvmincq_jax as pvm
-      >>> task = pvm.datasets.moons_task("30", 0, per_class=8)
-      >>> figures = pvm.sweep(*task[:3], radii=[0.4, 0.6], margins=[0.5], gammas=[2.0], folds=2)
-      >>> values_at(figures, task.test[:5]).shape
-      (2, 1, 1, 5)
-    """
-    rows = []
-    for r, families in enumerate(sweep.voters):
-        votes = [read_votes(family, x) for family in families]
-        rows.append(np.stack([sweep.weights[..., r, g, :, : one.shape[1]] @ one.T for g, one in enumerate(votes)], -3))
-    return np.stack(rows, axis=-4)

@@ -11,33 +11,27 @@ folded into their point afterwards, so that a map is always one of the source as
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import numpy as np
 
-from pvmincq_jax._checks import check_margins, check_positive, read_task
+from pvmincq_jax._checks import check_margins, check_task
 from pvmincq_jax._samples import class_rows, even_rows
 from pvmincq_jax._threads import Progress, on_all_cores, progress_bar
-from pvmincq_jax._types import ArrayLike, MarginUnit, RadiusUnit
-from pvmincq_jax.adaptation.model import PVMinCq, learn_at
-from pvmincq_jax.adaptation.sweeps import (
-    GridOptions,
-    LearningTask,
-    Sweep,
-    compile_for,
-    learn_sweep,
-    read_classes,
-    read_weights,
-)
+from pvmincq_jax._types import ArrayLike, MarginUnit, RadiusUnit, takes_options_of
+from pvmincq_jax.adaptation.choice import model_at
+from pvmincq_jax.adaptation.label import grid_of_point, read_classes, read_weights
+from pvmincq_jax.adaptation.model import PVMinCq
+from pvmincq_jax.adaptation.sweeps import GridOptions, LearningTask, Sweep, learn_sweep
 from pvmincq_jax.adaptation.transport import Transport, barycentres, identity_transport, match_moments
 from pvmincq_jax.matching.curve import grid_radii, level_radii
 from pvmincq_jax.matching.graph import RadiusGraph, check_reach, space_graph
 from pvmincq_jax.matching.matching import ExpectedMatching, draw_matchings
 from pvmincq_jax.matching.selflabel import SelfLabels
-from pvmincq_jax.matching.space import Metric, Precomputed, make_space
-from pvmincq_jax.voting.centers import MOST_VOTERS, place_on_moved
-from pvmincq_jax.voting.families import VoterKind, family_grid, one_family
+from pvmincq_jax.matching.space import Metric, Precomputed, Space, make_space
+from pvmincq_jax.voting.centers import MOST_VOTERS, PlacedVoters, place_on_moved
+from pvmincq_jax.voting.families import VoterKind, family_grid
 from pvmincq_jax.voting.mincq import class_numbers
 from pvmincq_jax.voting.program import Solver
 
@@ -54,6 +48,10 @@ _BEYOND = 1.15
 _MOST_EDGES = 1 << 25
 
 
+# Whether maps begin from the source with the target's moments, too, or alone.
+ScaledMaps = bool | Literal["only"] | None
+
+
 class MapOptions(NamedTuple):
     """Which maps a grid holds; each as in `pvmincq_jax.transport_sweep`.
 
@@ -61,9 +59,10 @@ class MapOptions(NamedTuple):
       radii: of the matchings, or None for the default.
       unit: of the radii.
       include_identity: whether a map that moves nobody is among them; None: with default radii.
-      match_moments: whether the same maps follow from the source with the target's moments; None: with default radii.
+      match_moments: whether the same maps follow from the source with the target's moments, or "only" these; None: with
+        default radii.
       equal_sizes: whether samples of unequal size are made even.
-      shares: of the classes in the target, by label, which the source is brought to; None for those of the source.
+      shares: of the classes in the target ``[c]``, which the source is brought to; None for those of the source.
       draws: matchings per radius.
       seed: of matchings and repeated rows.
       metric: of the matching.
@@ -72,202 +71,75 @@ class MapOptions(NamedTuple):
     radii: ArrayLike | Sequence[float] | None = None
     unit: RadiusUnit = "absolute"
     include_identity: bool | None = None
-    match_moments: bool | None = None
+    match_moments: ScaledMaps = None
     equal_sizes: bool = True
-    shares: dict[float, float] | None = None
+    shares: np.ndarray | None = None
     draws: int = 64
     seed: int = 0
     metric: Metric = "euclidean"
 
 
-class _Maps:
-    """The maps between two checked samples; rows may be repeated before they are matched."""
-
-    def __init__(self, source: np.ndarray, labels: np.ndarray, target: np.ndarray, options: MapOptions) -> None:
-        self._source, self._target, self._options = source, target, options
-        equal, shares, seed = options.equal_sizes, options.shares, options.seed
-        self._source_rows, self._target_rows = np.arange(len(source)), np.arange(len(target))
-        size = max(len(source), len(target)) if equal else len(source)
-        if shares is not None:
-            self._source_rows = class_rows(source, labels, size, shares, seed=seed)
-        elif equal:
-            self._source_rows = even_rows(source, size, seed=seed, labels=labels)
-        if equal:
-            self._target_rows = even_rows(target, size, seed=seed)
-        self._ties = labels[self._source_rows]
-
-    def plan(self) -> Iterator[Callable[[], Transport]]:
-        """The maps of a grid, at least one, each to be made when it is called."""
-        options = self._options
-        default, measured = options.radii is None, isinstance(options.metric, Precomputed)
-        scaled = default and not measured if options.match_moments is None else options.match_moments
-        for moments in (False, True) if scaled else (False,):
-            start = self._start(moments)
-            if default if options.include_identity is None else options.include_identity:
-                yield partial(self._unmatched, start, moments)
-            graph, radii = self._reach(start)
-            for radius in radii:
-                yield partial(self._matched, graph, float(radius), moments)
-
-    def one(self) -> Transport:
-        """One map by itself: the identity or that of one radius, with the target's moments or as it is."""
-        moments = bool(self._options.match_moments)
-        start = self._start(moments)
-        if self._options.include_identity:
-            return self._unmatched(start, moments)
-        graph, radii = self._reach(start)
-        return self._matched(graph, float(radii[0]), moments)
-
-    def _start(self, moments: bool) -> np.ndarray:
-        """The source as it is matched: as it is, or with the target's moments."""
-        if not moments:
-            return self._source
-        if isinstance(self._options.metric, Precomputed):
+def plan_maps(
+    source: np.ndarray, labels: np.ndarray, target: np.ndarray, options: MapOptions
+) -> Iterator[Callable[[], Transport]]:
+    """The maps of a grid between two checked samples, at least one, each to be made when it is called."""
+    default, metric = options.radii is None, options.metric
+    scaled = options.match_moments
+    if scaled is None:
+        scaled = default and not isinstance(metric, Precomputed)
+    identity = default if options.include_identity is None else options.include_identity
+    seed, equal, shares = options.seed, options.equal_sizes, options.shares
+    size = max(len(source), len(target)) if equal else len(source)
+    if shares is None:
+        rows = even_rows(source, size, seed=seed, labels=labels)
+    else:
+        rows = class_rows(source, labels, size, dict(zip(np.unique(labels).tolist(), shares.tolist())), seed=seed)
+    columns = even_rows(target, size if equal else len(target), seed=seed)
+    if isinstance(metric, Precomputed):
+        if scaled:
             raise ValueError("match_moments must be False where metric is Precomputed: distances are given as they are")
-        moved = match_moments(self._source, self._target[self._target_rows], self._source_rows)
-        return moved.astype(self._source.dtype)
+        metric = Precomputed(np.asarray(metric.distances)[np.ix_(rows, columns)])
+    # A point is as heavy as all its copies, and all together weigh m_s.
+    heavy = len(source) / len(rows)
 
-    def _unmatched(self, start: np.ndarray, moments: bool) -> Transport:
-        points, rows = len(self._source), self._source_rows
-        weights = np.bincount(rows, minlength=points) * (points / len(rows))
-        return identity_transport(self._source, start, weights)._replace(match_moments=moments)
+    def matched(graph: RadiusGraph, radius: float, moments: bool) -> Transport:
+        drawn = draw_matchings(graph.within(radius), options.draws, seed=seed)
+        # Pairs of copies as pairs of points.
+        code = columns[drawn.expected.target] * len(source) + rows[drawn.expected.source]
+        code, place = np.unique(code, return_inverse=True)
+        weights = np.bincount(place, drawn.expected.weights) * heavy
+        pairs = ExpectedMatching(code % len(source), code // len(source), weights)
+        return barycentres(source, target, pairs, drawn.pv, radius)._replace(match_moments=moments)
 
-    def _reach(self, start: np.ndarray) -> tuple[RadiusGraph, np.ndarray]:
-        """The graph of the largest radius, and all radii ``[r]``."""
-        metric, radii = self._options.metric, self._options.radii
-        if isinstance(metric, Precomputed):
-            metric = Precomputed(np.asarray(metric.distances)[np.ix_(self._source_rows, self._target_rows)])
-        source, target = start[self._source_rows], self._target[self._target_rows]
-        space = make_space(source, target, metric, ties=self._ties)
-        if radii is None:
-            levels = np.unique(level_radii(space, PV_LEVELS))
-            shares = [share for share in REACHES if share * len(source) * len(target) <= _MOST_EDGES]
-            wide = np.quantile(space.some_lengths(), shares)
-            lengths = np.concatenate([levels, wide[wide >= _BEYOND * levels[-1]]])
+    for moments in (True,) if scaled == "only" else (False, True) if scaled else (False,):
+        start = match_moments(source, target[columns], rows).astype(source.dtype) if moments else source
+        if identity:
+            still = identity_transport(source, start, np.bincount(rows, minlength=len(source)) * heavy)
+            yield partial(still._replace, match_moments=moments)
+        if identity and np.asarray(options.radii).size == 0:
+            continue
+        samples = start[rows], target[columns]
+        space = make_space(*samples, metric, ties=labels[rows])
+        if options.radii is None:
+            lengths = _default_radii(space)
         else:
-            lengths = grid_radii(source, target, radii, self._options.unit, metric)
+            lengths = grid_radii(*samples, options.radii, options.unit, metric)
         graph = check_reach(space_graph(space, float(lengths.max())))
         # A radius that reaches nobody gives nothing to learn from.
-        return graph, lengths[lengths >= np.min(graph.distances)]
+        for radius in lengths[lengths >= np.min(graph.distances)]:
+            yield partial(matched, graph, float(radius), moments)
 
-    def _matched(self, graph: RadiusGraph, radius: float, moments: bool) -> Transport:
-        drawn = draw_matchings(graph.within(radius), self._options.draws, seed=self._options.seed)
-        pairs = self._fold(drawn.expected)
-        return barycentres(self._source, self._target, pairs, drawn.pv, radius)._replace(match_moments=moments)
 
-    def _fold(self, pairs: ExpectedMatching) -> ExpectedMatching:
-        """Pairs of copies as pairs of points; a point is as heavy as all its copies, and all together weigh m_s."""
-        points = len(self._source)
-        code = self._target_rows[pairs.target] * points + self._source_rows[pairs.source]
-        code, place = np.unique(code, return_inverse=True)
-        weights = np.bincount(place, pairs.weights) * (points / len(self._source_rows))
-        return ExpectedMatching(code % points, code // points, weights)
+def _default_radii(space: Space) -> np.ndarray:
+    """Those at levels of PV, and those that reach given shares of all pairs."""
+    levels, pairs = np.unique(level_radii(space, PV_LEVELS)), space.source_rows.size * space.target_rows.size
+    wide = np.quantile(space.some_lengths(), [share for share in REACHES if share * pairs <= _MOST_EDGES])
+    return np.concatenate([levels, wide[wide >= _BEYOND * levels[-1]]])
 
 
 def moved_labels(transport: Transport, labels: np.ndarray, source_weights: np.ndarray | float = 1.0) -> SelfLabels:
     """The labels of moved points, each as heavy as it is matched, times its own weight."""
     return SelfLabels(labels, np.asarray(transport.weights) * source_weights, float(transport.pv), transport.pairs)
-
-
-def learn_on_moved(
-    transports: Sequence[Transport],
-    labels: np.ndarray,
-    target: np.ndarray,
-    options: GridOptions,
-    source_weights: np.ndarray | float = 1.0,
-) -> Sweep:
-    """Learns on moved points that are already there, whatever moved them.
-
-    Args:
-      transports: one for each radius, e.g. of `pvmincq_jax.adaptation.transport.barycentres`.
-      labels: of the source ``[m_s]``, or of each class against the rest ``[c, m_s]``.
-      target: ``[m_t, d]``.
-      options: of the grid, which has no folds.
-      source_weights: ``[m_s]``, or one for all.
-
-    Returns: a `Sweep`.
-    """
-    families, most, seed = options.voters.families, options.most_voters, options.seed
-    moved = [np.asarray(one.moved) for one in transports]
-
-    def place(one: Transport) -> list[tuple[Any, np.ndarray]]:
-        samples = np.asarray(one.source), np.asarray(one.moved), np.asarray(one.weights)
-        return place_on_moved(families, *samples, most, seed)
-
-    placed = on_all_cores(place, transports)
-    voters = tuple(tuple(family for family, _ in row) for row in placed)
-    masks = [[[mask for _, mask in row] for row in placed]]
-    samples = [[moved_labels(one, labels, source_weights) for one in transports]]
-    everybody = np.ones((1, labels.shape[-1]), bool)
-    task = LearningTask(moved, voters, masks, samples, target, transports[0].source, everybody, source_weights)
-    radii, pv = (np.array([float(getattr(one, name)) for one in transports]) for name in ("radius", "pv"))
-    return learn_sweep(task, options, labels, radii=radii, pv=pv, target=target, transports=tuple(transports))
-
-
-def pv_transport_mincq(
-    source: ArrayLike,
-    source_labels: ArrayLike,
-    target: ArrayLike,
-    *,
-    margin: float,
-    radius: float | None = None,
-    gamma: float | None = None,
-    draws: int = 64,
-    seed: int = 0,
-    voters: VoterKind = "rbf",
-    most_voters: int = MOST_VOTERS,
-    radius_unit: RadiusUnit = "absolute",
-    margin_unit: MarginUnit = "fraction",
-    metric: Metric = "euclidean",
-    identity: bool = False,
-    match_moments: bool = False,
-    equal_sizes: bool = True,
-    ratio: float | None = None,
-) -> PVMinCq:
-    """Learns a majority vote for the target domain on the moved, truly labelled source points (not in the paper).
-
-    1. draw maximum matchings within the radius; 2. move each source point to the mean of its matched target points;
-    3. run MinCq on the moved points, each as heavy as it is matched.
-
-    Host code, as `pvmincq_jax.pv_mincq`. To choose radius, margin and gamma without target labels, see
-    `pvmincq_jax.fit_transport_validated`.
-
-    Args:
-      source, source_labels, target, radius, margin, gamma, seed, radius_unit, margin_unit, metric: as in
-        `pvmincq_jax.pv_mincq`.
-      draws: how many matchings.
-      voters, most_voters: as there; kernels sit on the moved points.
-      identity: whether nobody is matched, and the source stays where it is; the radius is then None or 0.
-      match_moments: whether the source is brought to the target's moments first, see `pvmincq_jax.match_moments`.
-      equal_sizes, ratio: as in `pvmincq_jax.transport_sweep`.
-
-    Returns:
-      A `PVMinCq`, for `pvmincq_jax.decision` and `pvmincq_jax.predict`. Its learning sample is the moved source:
-      ``labels`` and ``label_weights``, both ``[m_s]``, are theirs. A `pvmincq_jax.Choice` of the same task, draws and
-      seed has its radius, margin, margin_unit, gamma, identity and match_moments.
-
-    Example:
-      >>> from pvmincq_jax import predict
-      >>> source, labels = np.array([[0.0], [0.2], [1.0], [1.2]]), np.array([1, 1, -1, -1])
-      >>> model = pv_transport_mincq(source, labels, source + 3, radius=3.1, margin=0.5, gamma=5.0)
-      >>> print(predict(model, np.array([[3.1], [4.1]])), float(model.pv))
-      [ 1. -1.] 0.0
-    """
-    source, labels, target = read_task(source, source_labels, target)
-    check_margins([margin], margin_unit, "margin")
-    family = one_family(voters, gamma)
-    if identity and radius not in (None, 0):
-        raise ValueError(f"radius must be None or 0 where identity is True; it is {radius!r}")
-    if not identity and radius is None:
-        raise ValueError("radius must be a number unless identity is True; it is None")
-    if not identity and radius_unit != "pv":
-        check_positive("radius", radius)
-    shares = _by_label(ratio, labels)
-    maps: Any = [radius or 0.0], radius_unit, identity, match_moments, equal_sizes, shares, draws, seed, metric
-    transport = _Maps(source, labels, target, MapOptions(*maps)).one()
-    moved, weights = np.asarray(transport.moved), np.asarray(transport.weights)
-    [(family, mask)] = place_on_moved([family], source, moved, weights, most_voters, seed)
-    return learn_at(family, moved, moved_labels(transport, labels), mask, transport.radius, margin, margin_unit)
 
 
 def transport_sweep(
@@ -289,7 +161,7 @@ def transport_sweep(
     mesh: jax.sharding.Mesh | None = None,
     progress: Progress = None,
     include_identity: bool | None = None,
-    match_moments: bool | None = None,
+    match_moments: ScaledMaps = None,
     equal_sizes: bool = True,
     ratio: float | Sequence[float] | None = None,
     identity_weights: ArrayLike | None = None,
@@ -300,7 +172,8 @@ def transport_sweep(
     Args:
       source, source_labels, target: the task, as in `pvmincq_jax.sweep`.
       radii: to choose from; None for six levels of PV from 0.6 to 0, and up to six radii that reach from 20 to 88 % of
-        all pairs, those that are at least 1.15 times the bottleneck radius and reach no more than 2^25 pairs.
+        all pairs, those that are at least 1.15 times the bottleneck radius and reach no more than 2^25 pairs; an empty
+        list for the identity alone.
       draws, seed: how many matchings per radius, and of which seed.
       voters, most_voters: as in `pvmincq_jax.pv_mincq`; kernels sit on the moved points.
       margins, gammas, radius_unit, margin_unit, metric, solver, progress: as in `pvmincq_jax.sweep`.
@@ -308,7 +181,8 @@ def transport_sweep(
       include_identity: whether the votes learnt on the source where it is, without adaptation, are in the grid, at
         radius 0; None: with the default radii.
       match_moments: whether all of the grid is there a second time, with each source feature at the target's mean and
-        deviation before it is matched, see `pvmincq_jax.match_moments`; None: with the default radii.
+        deviation before it is matched, see `pvmincq_jax.match_moments`; "only" for that time alone; None: with the
+        default radii.
       equal_sizes: whether the smaller sample is repeated to the size of the larger one before they are matched.
       ratio: the share of +1 in the target, or the shares of all classes ``[c]``, which the source is brought to by
         repeating and leaving out rows before the samples are matched; None: the classes are as frequent as in the
@@ -330,16 +204,22 @@ def transport_sweep(
     source, labels, target = read_classes(source, source_labels, target)
     margins = check_margins(margins, margin_unit)
     families = family_grid(voters, gammas, target)
-    shares = _by_label(ratio, labels)
-    maps = MapOptions(radii, radius_unit, include_identity, match_moments, equal_sizes, shares, draws, seed, metric)
-    options = GridOptions(families, margins, margin_unit, most_voters, draws=draws, seed=seed, solver=solver, mesh=mesh)
+    kinds, two = class_numbers(labels), labels.ndim == 1
+    shares = None if ratio is None else check_shares(ratio, np.unique(kinds).size)
+    expected = shares if not two else float(np.mean(labels > 0) if shares is None else shares[1])
     weights = read_weights("source_weights", source_weights, len(source))
+    options = GridOptions(families.values, margins, margin_unit, solver, mesh)
+
+    def place(transport: Transport) -> list[PlacedVoters]:
+        moved, matched = np.asarray(transport.moved), np.asarray(transport.weights)
+        return place_on_moved(families.families, source, moved, matched, most_voters, seed)
+
     if identity_weights is None:
         # XLA compiles beside the search for radii and the matchings, as if nobody moved.
-        placed = place_on_moved(families.families, source, source, np.ones(len(source)), most_voters, seed)
         many = 2 * len(PV_LEVELS + REACHES) if radii is None else np.size(radii)
-        compile_for([family for family, _ in placed], source, many, options)
-        makers = list(_Maps(source, class_numbers(labels), target, maps).plan())
+        options.compile_for(place(identity_transport(source)), source, many)
+        maps = MapOptions(radii, radius_unit, include_identity, match_moments, equal_sizes, shares, draws, seed, metric)
+        makers = list(plan_maps(source, kinds, target, maps))
     else:
         makers = [partial(identity_transport, source, weights=identity_weights)]
     with progress_bar(progress, len(makers) * (1 + len(families.values)), "transport") as advance:
@@ -347,10 +227,69 @@ def transport_sweep(
         for make in makers:
             transports.append(make())
             advance(1)
-        figures = learn_on_moved(transports, labels, target, options._replace(advance=advance), weights)
-    if labels.ndim == 1:
-        return figures._replace(ratio=float(np.mean(labels > 0)) if shares is None else shares[1.0])
-    return figures._replace(ratio=None if shares is None else np.array(list(shares.values())))
+        placed = on_all_cores(place, transports)
+        samples = [moved_labels(one, labels, weights) for one in transports]
+        task = LearningTask([np.asarray(one.moved) for one in transports], placed, [samples], target, labels, weights)
+        return learn_sweep(
+            task,
+            options._replace(advance=advance),
+            radii=np.array([float(one.radius) for one in transports]),
+            transports=tuple(transports),
+            ratio=expected,
+        )
+
+
+@takes_options_of(transport_sweep, "radii", "margins", "gammas", "include_identity", "identity_weights")
+def pv_transport_mincq(
+    source: ArrayLike,
+    source_labels: ArrayLike,
+    target: ArrayLike,
+    *,
+    margin: float,
+    radius: float | None = None,
+    gamma: float | None = None,
+    identity: bool = False,
+    match_moments: bool = False,
+    **options: Any,
+) -> PVMinCq:
+    """Learns a majority vote for the target domain on the moved, truly labelled source points (not in the paper).
+
+    1. draw maximum matchings within the radius; 2. move each source point to the mean of its matched target points;
+    3. run MinCq on the moved points, each as heavy as it is matched.
+
+    Host code, as `pvmincq_jax.pv_mincq`. To choose radius, margin and gamma without target labels, see
+    `pvmincq_jax.fit_transport_validated`.
+
+    Args:
+      source, source_labels, target, radius, margin, gamma, seed, radius_unit, margin_unit, metric: as in
+        `pvmincq_jax.pv_mincq`.
+      draws: how many matchings.
+      solver, mesh, progress, source_weights: as in `pvmincq_jax.transport_sweep`.
+      voters, most_voters: as there; kernels sit on the moved points.
+      identity: whether nobody is matched, and the source stays where it is; the radius is then None or 0.
+      match_moments: whether the source is brought to the target's moments first, see `pvmincq_jax.match_moments`.
+      equal_sizes, ratio: as in `pvmincq_jax.transport_sweep`.
+
+    Returns:
+      A `PVMinCq`, for `pvmincq_jax.decision` and `pvmincq_jax.predict`. Its learning sample is the moved source:
+      ``labels`` and ``label_weights``, both ``[m_s]``, are theirs. A `pvmincq_jax.Choice` of the same task, draws and
+      seed has its radius, margin, margin_unit, gamma, identity and match_moments.
+
+    Example:
+      >>> from pvmincq_jax import predict
+      >>> source, labels = np.array([[0.0], [0.2], [1.0], [1.2]]), np.array([1, 1, -1, -1])
+      >>> model = pv_transport_mincq(source, labels, source + 3, radius=3.1, margin=0.5, gamma=5.0)
+      >>> print(predict(model, np.array([[3.1], [4.1]])), float(model.pv))
+      [ 1. -1.] 0.0
+    """
+    check_task(source, source_labels, target)
+    if identity and radius not in (None, 0):
+        raise ValueError(f"radius must be None or 0 where identity is True; it is {radius!r}")
+    if not identity and radius is None:
+        raise ValueError("radius must be a number unless identity is True; it is None")
+    options |= {"include_identity": identity, "match_moments": "only" if match_moments else False}
+    point = grid_of_point(None if identity else radius, margin, gamma, options)
+    return model_at(transport_sweep(source, source_labels, target, **point), (0, 0, 0))
 
 
 def check_shares(ratio: ArrayLike | Sequence[float], classes: int) -> np.ndarray:
@@ -370,12 +309,3 @@ def check_shares(ratio: ArrayLike | Sequence[float], classes: int) -> np.ndarray
             f"ratio must be {classes} shares above 0 with sum 1, in the order of the classes; it is {ratio!r}"
         )
     return shares
-
-
-def _by_label(ratio: ArrayLike | Sequence[float] | None, labels: np.ndarray) -> dict[float, float] | None:
-    """`check_shares` by label, of labels ``[m_s]`` or of each class against the rest ``[c, m_s]``."""
-    if ratio is None:
-        return None
-    shares = check_shares(ratio, 2 if labels.ndim == 1 else len(labels))
-    kinds = (-1, 1) if labels.ndim == 1 else range(len(shares))
-    return {float(kind): float(share) for kind, share in zip(kinds, shares)}

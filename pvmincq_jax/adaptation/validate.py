@@ -1,6 +1,6 @@
 """Fits that choose radius, margin and gamma without a single target label (section 3.4)."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -8,16 +8,15 @@ import numpy as np
 from pvmincq_jax._checks import check_callable, check_count, check_task
 from pvmincq_jax._samples import part_rows
 from pvmincq_jax._types import ArrayLike, brief, takes_options_of
-from pvmincq_jax.adaptation.choice import TOP_FRACTION, Choice, choose, committee, members
+from pvmincq_jax.adaptation.choice import TOP_FRACTION, Choice, choose, committee, members, model_at
 from pvmincq_jax.adaptation.criteria import Criterion, label_criterion, rs, scores_of
-from pvmincq_jax.adaptation.label import mincq_sweep, sweep
-from pvmincq_jax.adaptation.model import PVMinCq, model_at
-from pvmincq_jax.adaptation.shift import Shift, class_weights, contradicted, detect_shift, label_shift
-from pvmincq_jax.adaptation.sweeps import Sweep, draw_count, learn_again, read_classes, read_weights
-from pvmincq_jax.adaptation.transport import move_all, nearest_means
+from pvmincq_jax.adaptation.label import mincq_sweep, read_classes, read_weights, sweep
+from pvmincq_jax.adaptation.model import PVMinCq
+from pvmincq_jax.adaptation.shift import Shift, contradicted, detect_shift, label_shift
+from pvmincq_jax.adaptation.sweeps import GridOptions, LearningTask, Sweep, learn_sweep
+from pvmincq_jax.adaptation.transport import Transport, move_all, nearest_means
 from pvmincq_jax.adaptation.transport_criteria import transport_criterion
 from pvmincq_jax.adaptation.transport_sweeps import check_shares, moved_labels, transport_sweep
-from pvmincq_jax.matching.matching import ExpectedMatching
 from pvmincq_jax.matching.selflabel import SelfLabels
 from pvmincq_jax.matching.space import Precomputed
 from pvmincq_jax.voting.centers import MOST_VOTERS
@@ -26,6 +25,8 @@ __all__ = ["ValidatedFit", "fit_mincq_validated", "fit_transport_validated", "fi
 
 Ratio = float | Sequence[float] | Literal["source", "estimated"]
 
+# Draws times points, up to which no draw is spared by default.
+_DRAWN = 48_000
 # Points of a domain that are matched, unless asked for more.
 MOST_POINTS = 2000
 # Options of a transport grid that say which maps it holds: who gives one knows what has changed.
@@ -36,6 +37,16 @@ _CLASSES = 5
 _VANISHED = 0.02
 # Nor is a class left without any weight.
 _LEAST_SHARE = 1e-3
+
+
+def draw_count(draws: int | None, usual: int, points: int) -> int:
+    """How many matchings: those given, or the usual number; fewer for many points, which average by themselves.
+
+    Example:
+      >>> [draw_count(None, 16, points) for points in (300, 3000, 6000, 100_000)], draw_count(5, 16, 100_000)
+      ([16, 16, 8, 4], 5)
+    """
+    return check_count("draws", max(usual // 4, min(usual, _DRAWN // points)) if draws is None else draws, 1)
 
 
 class ValidatedFit(NamedTuple):
@@ -66,80 +77,72 @@ class ValidatedFit(NamedTuple):
         return not self.sweep.unmoved[self.choice.grid_index[0]]
 
 
-class _Parts(NamedTuple):
-    """Large samples cut down: rows taken at random, samples and options of these rows, and the whole task, checked."""
-
-    source_rows: np.ndarray
-    target_rows: np.ndarray
-    samples: tuple[np.ndarray, np.ndarray, np.ndarray]
-    grid: dict[str, Any]
-    whole: tuple[np.ndarray, np.ndarray, np.ndarray]
-    weights: np.ndarray
-
-    def pairs(self, pairs: ExpectedMatching) -> ExpectedMatching:
-        """Pairs of the parts' rows as pairs of rows of the whole samples."""
-        return pairs._replace(source=self.source_rows[pairs.source], target=self.target_rows[pairs.target])
-
-
-def _parts(
-    source: ArrayLike, source_labels: ArrayLike, target: ArrayLike, most: int | None, grid: dict[str, Any]
-) -> _Parts | None:
-    """The parts of samples of which one has more points than so many; else None."""
-    sizes = len(np.asarray(source)), len(np.asarray(target))
-    if most is None or max(sizes) <= check_count("most_points", most, 2) or isinstance(grid.get("metric"), Precomputed):
+def _fit_parts(
+    fit: Callable[..., ValidatedFit], task: tuple[ArrayLike, ...], most: int | None, options: dict[str, Any]
+) -> ValidatedFit | None:
+    """A fit in which parts of large samples, taken at random, choose, and all points learn; None for other samples."""
+    size, measured = max(len(np.asarray(one)) for one in task), isinstance(options.get("metric"), Precomputed)
+    if most is None or size <= check_count("most_points", most, 2) or measured:
         return None
-    whole, seed = read_classes(source, source_labels, target), grid.get("seed", 0)
-    labels, weights = np.asarray(source_labels), read_weights("source_weights", grid.get("source_weights"), sizes[0])
-    rows = part_rows(whole[0], most, seed, labels), part_rows(whole[2], most, seed)
-    samples = whole[0][rows[0]], labels[rows[0]], whole[2][rows[1]]
-    weighed = [name for name in ("source_weights", "identity_weights") if grid.get(name) is not None]
-    cut_down = {name: np.asarray(grid[name])[rows[0]] for name in weighed}
-    return _Parts(*rows, samples, grid | cut_down, whole, weights)
+    source, labels, target = read_classes(*task)
+    names, seed = np.asarray(task[1]), options.get("seed", 0)
+    weights = read_weights("source_weights", options.get("source_weights"), len(source))
+    rows, columns = part_rows(source, most, seed, names), part_rows(target, most, seed)
+    weighed = [name for name in ("source_weights", "identity_weights") if options.get(name) is not None]
+    cut_down = {name: np.asarray(options[name])[rows] for name in weighed}
+    parts = fit(source[rows], names[rows], target[columns], most_points=None, **options | cut_down)
+
+    solver: Any = {name: options[name] for name in ("solver", "mesh") if name in options}
+    model = _learn_on_all(parts, (source, labels, target), weights, options.get("top_fraction"), solver)
+    pairs = model.pairs._replace(source=rows[model.pairs.source], target=columns[model.pairs.target])
+    return parts._replace(model=model._replace(pairs=pairs))
 
 
-def _on_all_points(fit: ValidatedFit, parts: _Parts, top_fraction: float | None) -> ValidatedFit:
-    """The votes that a fit of parts chose, learnt again on all points; its choice and grid are those of the parts."""
-    figures, (source, labels, target), (best, gamma, margin) = fit.sweep, parts.whole, fit.choice.grid_index
-    points = np.array([(best, gamma, margin)])
+def _learn_on_all(
+    parts: ValidatedFit, task: tuple[np.ndarray, ...], weights: np.ndarray, top_fraction: float | None,
+    solver: dict[str, Any],
+) -> PVMinCq:  # fmt: skip
+    """The votes that parts of the samples chose, learnt again on all points; its pairs are of rows of the parts."""
+    (source, labels, target), figures, scores = task, parts.sweep, parts.choice.scores
+    points = np.array([parts.choice.grid_index])
     if top_fraction is not None:
-        points = np.concatenate([points, members(figures, fit.choice.scores, top_fraction)[0]])
+        points = np.concatenate([points, members(figures, scores, top_fraction)[0]])
     rows, gammas = np.unique(points[:, 0]).tolist(), np.unique(points[:, 1]).tolist()
-    solver: Any = {name: parts.grid[name] for name in ("solver", "mesh") if name in parts.grid}
-    learnt: Any = labels, parts.weights
+    maps: list[Transport] = []
     if figures.transports:
         maps = move_all([figures.transports[r] for r in rows], source, target)
-        maps = [one._replace(pairs=parts.pairs(one.pairs)) for one in maps]
-        samples = [moved_labels(one, labels, parts.weights) for one in maps]
-        moved = [np.asarray(one.moved) for one in maps]
-        again = learn_again(figures, rows, gammas, moved, samples, *learnt, solver=solver, transports=tuple(maps))
-    else:
-        again = learn_again(
-            figures, rows, gammas, [target], [_labels_of_all(figures, best, parts)], *learnt, solver=solver
-        )
+    samples = [moved_labels(one, labels, weights) for one in maps] or [_labels_of_all(figures, rows[0], target)]
+    voters = [[figures.placed(r, g) for g in gammas] for r in rows]
+    learnt_from = [np.asarray(one.moved) for one in maps] or [target]
+    learning = LearningTask(learnt_from, voters, [samples], figures.target, labels, weights)
+    options = GridOptions(figures.gammas[gammas], figures.margins, figures.margin_unit, **solver)
+    again = learn_sweep(learning, options, radii=figures.radii[rows], transports=tuple(maps))
     if top_fraction is None:
-        return fit._replace(model=model_at(again, (0, 0, margin)))
-    scores = np.full_like(fit.choice.scores, np.inf)
-    scores[tuple(points.T)] = fit.choice.scores[tuple(points.T)]
-    return fit._replace(model=committee(again, scores[np.ix_(rows, gammas)], 1.0))
+        return model_at(again, (0, 0, points[0, 2]))
+    chosen = np.full_like(scores, np.inf)
+    chosen[tuple(points.T)] = scores[tuple(points.T)]
+    return committee(again, chosen[np.ix_(rows, gammas)], 1.0)
 
 
-def _labels_of_all(figures: Sweep, radius: int, parts: _Parts) -> SelfLabels:
+def _labels_of_all(figures: Sweep, radius: int, target: np.ndarray) -> SelfLabels:
     """Labels of all target points: means of those of the nearest ones with a label, within the radius."""
-    sample, target = figures.self_labels[radius], parts.whole[2]
+    sample = figures.self_labels[radius]
     fields = np.vstack([np.atleast_2d(sample.labels), sample.weights]).T
     ((means, nearest),) = nearest_means(figures.target, [(sample.weights, fields)], target)
     near = nearest <= figures.radii[radius]
     labels = np.where(near, means[:, :-1].T, 0.0).reshape(*sample.labels.shape[:-1], -1)
-    return SelfLabels(labels, np.where(near, means[:, -1], 0.0), sample.pv, parts.pairs(sample.pairs))
+    return sample._replace(labels=labels, weights=np.where(near, means[:, -1], 0.0))
 
 
-def best_fit(figures: Sweep, criterion: Criterion) -> ValidatedFit:
-    """The vote at the point of least score; with one point there is nothing to choose, and its score is NaN."""
-    if figures.status.size == 1:
+def best_fit(figures: Sweep, criterion: Criterion, top_fraction: float | None = None) -> ValidatedFit:
+    """The vote at the point of least score, or a committee; of one point, that is NaN if labels are carried there."""
+    if figures.status.size == 1 and not figures.transports:
         choice = choose(figures, np.zeros((1, 1, 1)))._replace(score=np.nan, scores=np.full((1, 1, 1), np.nan))
     else:
         choice = choose(figures, scores_of(figures, criterion))
-    return ValidatedFit(model_at(figures, choice.grid_index), choice, figures)
+    if top_fraction is None:
+        return ValidatedFit(model_at(figures, choice.grid_index), choice, figures)
+    return ValidatedFit(committee(figures, choice.scores, top_fraction), choice, figures)
 
 
 @takes_options_of(sweep)
@@ -183,10 +186,10 @@ def fit_validated(
     """
     check_callable("criterion", criterion)
     check_task(source, source_labels, target, classes=True)
-    parts = _parts(source, source_labels, target, most_points, grid)
+    same = grid | {"criterion": criterion, "draws": draws}
+    parts = _fit_parts(fit_validated, (source, source_labels, target), most_points, same)
     if parts is not None:
-        fit = fit_validated(*parts.samples, criterion=criterion, draws=draws, most_points=None, **parts.grid)
-        return _on_all_points(fit, parts, None)
+        return parts
     count = draw_count(draws, 16, len(np.asarray(target)))
     return best_fit(sweep(source, source_labels, target, draws=count, **{"folds": None} | grid), criterion)
 
@@ -213,6 +216,17 @@ def fit_mincq_validated(
     """
     check_callable("criterion", criterion)
     return best_fit(mincq_sweep(points, labels, **grid), criterion)
+
+
+def class_weights(labels: ArrayLike, shares: ArrayLike) -> np.ndarray:
+    """Weights of source points ``[m_s]``, of mean 1, under which the classes have given shares, in their order.
+
+    Example:
+      >>> class_weights(np.array([-1, -1, 1, 1]), np.array([0.75, 0.25]))
+      array([1.5, 1.5, 0.5, 0.5])
+    """
+    _, numbers, counts = np.unique(np.asarray(labels), return_inverse=True, return_counts=True)
+    return (np.asarray(shares) / counts * numbers.size)[numbers]
 
 
 def _target_shares(ratio: Ratio, shift: Shift | None, task: tuple[ArrayLike, ...], seed: int) -> np.ndarray | None:
@@ -280,11 +294,10 @@ def fit_transport_validated(
     check_callable("criterion", criterion)
     task = source, source_labels, target
     check_task(*task, classes=True)
-    parts = _parts(source, source_labels, target, most_points, grid)
+    same = grid | {"criterion": criterion, "draws": draws, "ratio": ratio, "top_fraction": top_fraction}
+    parts = _fit_parts(fit_transport_validated, task, most_points, same)
     if parts is not None:
-        same = {"ratio": ratio, "top_fraction": top_fraction, "most_points": None, **parts.grid}
-        fit = fit_transport_validated(*parts.samples, criterion=criterion, draws=draws, **same)
-        return _on_all_points(fit, parts, top_fraction)
+        return parts
     seed, metric, most = grid.get("seed", 0), grid.get("metric", "euclidean"), grid.get("most_voters", MOST_VOTERS)
     classes = np.unique(np.asarray(source_labels)).size
     options: Any = grid | {"draws": draw_count(draws, 64, max(len(np.asarray(one)) for one in (source, target)))}
@@ -296,13 +309,9 @@ def fit_transport_validated(
         options["ratio"] = float(shares[1]) if len(shares) == 2 else shares
     if shift is not None and shift.weights is not None:
         options["identity_weights"] = shift.weights if shares is None else class_weights(source_labels, shares)
-    figures = transport_sweep(*task, **options)
-    scores = scores_of(figures, criterion)
-    choice = choose(figures, scores)
-    if shift is not None and shift.map is not None and contradicted(shift, figures.target_values[choice.grid_index]):
+    fit = best_fit(transport_sweep(*task, **options), criterion, top_fraction)
+    best = fit.choice.grid_index
+    if shift is not None and shift.map is not None and contradicted(shift, fit.sweep.target_values[best]):
         maps = {"metric": shift.map.mahalanobis, "include_identity": False, "match_moments": False}
-        figures = transport_sweep(*task, **options | maps | {"identity_weights": None})
-        scores = scores_of(figures, criterion)
-        choice = choose(figures, scores)
-    model = model_at(figures, choice.grid_index) if top_fraction is None else committee(figures, scores, top_fraction)
-    return ValidatedFit(model, choice, figures._replace(shift=shift))
+        fit = best_fit(transport_sweep(*task, **options | maps | {"identity_weights": None}), criterion, top_fraction)
+    return fit._replace(sweep=fit.sweep._replace(shift=shift))

@@ -1,8 +1,8 @@
 """Several descriptions of the same objects: one majority vote over voters of each, adapted by PV-MinCq (section 5).
 
-The voters are Gaussian kernels on blocks of features, with a bandwidth for each block, or the outputs of classifiers
-that were learnt elsewhere. Labels come to the target over matchings of all blocks together or of each block for itself.
-MinCq then weighs the voters of all views in one problem, so that views that err in different places correct each other.
+The voters are Gaussian kernels on blocks of features, with a bandwidth for each block, or outputs of classifiers learnt
+elsewhere. Labels come to the target over matchings of all blocks together or of each block for itself. MinCq weighs the
+voters of all views in one problem, so that views that err in different places correct each other.
 """
 
 from collections.abc import Sequence
@@ -12,35 +12,25 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pvmincq_jax._checks import (
-    check_callable,
-    check_length,
-    check_margins,
-    check_points,
-    check_positive,
-    check_rows,
-    check_same_dimension,
-    read_task,
-)
+from pvmincq_jax import _checks
 from pvmincq_jax._samples import check_folds, everybody_and_folds
 from pvmincq_jax._threads import Progress, progress_bar
 from pvmincq_jax._types import Array, ArrayLike, MarginUnit, common_dtype, takes_options_of
+from pvmincq_jax.adaptation.choice import model_at
 from pvmincq_jax.adaptation.criteria import Criterion, rs_pv_cbound
-from pvmincq_jax.adaptation.label import MARGIN_FRACTIONS
-from pvmincq_jax.adaptation.model import PVMinCq, learn_at
+from pvmincq_jax.adaptation.label import MARGIN_FRACTIONS, carry_at_radii
+from pvmincq_jax.adaptation.model import PVMinCq
 from pvmincq_jax.adaptation.sweeps import GridOptions, LearningTask, Sweep, learn_sweep
 from pvmincq_jax.adaptation.validate import ValidatedFit, best_fit
 from pvmincq_jax.matching.curve import PV_LEVELS, grid_radii
-from pvmincq_jax.matching.graph import RadiusGraph, check_reach, space_graph
-from pvmincq_jax.matching.matching import MatchingDraws, draw_matchings
-from pvmincq_jax.matching.selflabel import SelfLabels, carry_labels
+from pvmincq_jax.matching.graph import check_reach, space_graph
 from pvmincq_jax.matching.space import make_space
 from pvmincq_jax.voting.cbound import vote_margin
-from pvmincq_jax.voting.families import FamilyGrid, ViewVoters
+from pvmincq_jax.voting.centers import PlacedVoters
+from pvmincq_jax.voting.families import ViewVoters
 from pvmincq_jax.voting.voters import GAMMA_MULTIPLES, GaussianVoters, OutputVoters, default_gammas
 
 __all__ = [
-    "adapt_votes",
     "fit_views_validated",
     "fit_votes_validated",
     "pv_mincq_views",
@@ -85,49 +75,58 @@ def stack_views(views: Views, scales: ArrayLike) -> np.ndarray:
       (3, 3)
     """
     check_views("views", views)
-    check_length("scales", scales, len(views), "view")
-    check_positive("scales", scales)
+    _checks.check_length("scales", scales, len(views), "view")
+    _checks.check_positive("scales", scales)
     dtype = common_dtype(*views)
     units = dtype.type(np.asarray(scales) * np.sqrt(len(views)))
     return np.concatenate([np.asarray(view, dtype) / unit for view, unit in zip(views, units)], axis=1)
 
 
-def adapt_votes(
-    votes: ArrayLike,
-    self_labels: SelfLabels,
+class _Task(NamedTuple):
+    """Samples as voters see them, labels, and samples to match in each of s descriptions, with units of length."""
+
+    source: Any
+    target: Any
+    labels: np.ndarray
+    matched: list[tuple[np.ndarray, np.ndarray]]
+    units: np.ndarray
+
+
+def _sweep_views(
+    task: _Task,
+    gammas: np.ndarray,
+    placed: list[PlacedVoters],
+    radii: np.ndarray | None = None,
     *,
-    margin: float,
+    levels: Sequence[float] = PV_LEVELS,
+    margins: Sequence[float] = MARGIN_FRACTIONS,
+    folds: int = 5,
+    draws: int = 16,
+    seed: int = 0,
     margin_unit: MarginUnit = "fraction",
-    voter_mask: ArrayLike | None = None,
-    bound: float = 1.0,
-) -> PVMinCq:
-    """MinCq over given voters, on labels carried over from the source: step (ii) of the paper's stacking (section 5).
-
-    Args:
-      votes: of the target points ``[m_t, n]``: the outputs of classifiers learnt on the source, or any others.
-      self_labels: labels of the same points, from `pvmincq_jax.self_label`.
-      margin: mu as a fraction of mu_max, in (0, 1], or absolute, in (0, mu_max].
-      margin_unit: how to read ``margin``.
-      voter_mask: which voters may vote ``[n]``; all when None.
-      bound: the largest size of a vote.
-
-    Returns: a `PVMinCq` whose points are votes: ``pvmincq_jax.decision(model, new_votes)`` is the expected vote.
-
-    Example:
-      >>> from pvmincq_jax import decision, self_label
-      >>> self_labels = self_label(np.array([[0.0], [1.0]]), np.array([1, -1]), np.array([[0.1], [1.2]]), 0.3)
-      >>> vote = adapt_votes(np.array([[1.0, -0.5], [-1.0, -0.5]]), self_labels, margin=0.5)
-      >>> print(abs(vote.weights.round(3)), decision(vote, np.array([[0.8, 0.0]])).round(3))
-      [0.25 0.  ] [0.2]
-    """
-    check_points("votes", votes)
-    check_length("self_labels.labels", self_labels.labels, np.shape(votes)[0], "row of the votes")
-    votes = np.asarray(votes, common_dtype(votes))
-    mask = np.ones(votes.shape[1], bool) if voter_mask is None else np.asarray(voter_mask, bool)
-    check_length("voter_mask", mask, votes.shape[1], "voter")
-    return learn_at(OutputVoters(bound), votes, self_labels, mask, np.nan, margin, margin_unit)
+    mesh: jax.sharding.Mesh | None = None,
+    progress: Progress = None,
+) -> Sweep:
+    """`pvmincq_jax.sweep` of families, one per gamma, that vote on points other than those that are matched."""
+    options = GridOptions(gammas, _checks.check_margins(margins, margin_unit), margin_unit, mesh=mesh)
+    if radii is None:
+        check_folds(folds, int(np.sum(task.labels < 0)), int(np.sum(task.labels > 0)))
+        # Every description has its own radius for a level of PV: [levels, s], the larger the level the smaller.
+        radii = np.stack([grid_radii(*samples, levels, "pv") for samples in task.matched], axis=1)
+    spaces = [make_space(*samples, ties=task.labels) for samples in task.matched]
+    graphs = [space_graph(space, float(radius)) for space, radius in zip(spaces, radii.max(axis=0))]
+    if not any(graph.neighbours.size for graph in graphs):
+        check_reach(min(graphs, key=lambda graph: graph.nearest))
+    learning = everybody_and_folds(np.hstack([samples[0] for samples in task.matched]), task.labels, folds, seed)
+    with progress_bar(progress, len(learning) * len(radii) * (1 + len(placed)), "sweep") as advance:
+        samples = carry_at_radii(graphs, radii, task.labels, np.ones(len(task.labels)), learning, draws, seed, advance)
+        problem = LearningTask([task.target], [placed], samples, task.target, task.labels, 1.0, task.source, learning)
+        target = np.hstack([one[1] / unit for one, unit in zip(task.matched, task.units)])
+        lengths = np.mean(radii / task.units, axis=1)
+        return learn_sweep(problem, options._replace(advance=advance), radii=lengths, target=target)
 
 
+@takes_options_of(_sweep_views, "levels", "margins", "folds")
 def pv_mincq_views(
     source_views: Views,
     source_labels: ArrayLike,
@@ -138,8 +137,7 @@ def pv_mincq_views(
     gammas: ArrayLike,
     matching: ViewMatching = "joint",
     draws: int = 1,
-    seed: int = 0,
-    margin_unit: MarginUnit = "fraction",
+    **options: Any,
 ) -> PVMinCq:
     """PV-MinCq over Gaussian kernels on several views; with one view, `pvmincq_jax.pv_mincq` (section 5).
 
@@ -154,8 +152,7 @@ def pv_mincq_views(
       matching: "joint" matches objects that are close in all views together; "each" draws matchings in every view, and
         the labels are means over all of them.
       draws: matchings, in each view or of the stack.
-      seed: of the matchings.
-      margin_unit: how to read ``margin``.
+      **options: seed, margin_unit, mesh and progress, as in `pvmincq_jax.sweep`.
 
     Returns: a `PVMinCq`, for `pvmincq_jax.decision` and `pvmincq_jax.predict` of a list of views.
 
@@ -169,51 +166,18 @@ def pv_mincq_views(
       [ 1. -1.] 0.0
     """
     task = _read_views(source_views, source_labels, target_views, matching)
-    check_length("gammas", gammas, len(target_views), "view")
-    check_positive("gammas", gammas)
+    _checks.check_length("gammas", gammas, len(target_views), "view")
+    _checks.check_positive("gammas", gammas)
     radii = np.atleast_1d(np.asarray(radius, float))
     if radii.shape != task.units.shape:
         raise ValueError(
             f"radius must hold {len(task.units)} numbers with matching={matching!r}; its shape is {radii.shape}"
         )
-    self_labels = _carry(_graphs(task, radii), task.labels, draws, seed)
-    family = _kernels(task.target, np.asarray(gammas, float))
-    return learn_at(family, task.target, self_labels, _mask(task.target, self_labels), radii, margin, margin_unit)
-
-
-def _sweep_views(
-    task: "_Task",
-    families: FamilyGrid,
-    *,
-    levels: Sequence[float] = PV_LEVELS,
-    margins: Sequence[float] = MARGIN_FRACTIONS,
-    folds: int = 5,
-    draws: int = 16,
-    seed: int = 0,
-    margin_unit: MarginUnit = "fraction",
-    mesh: jax.sharding.Mesh | None = None,
-    progress: Progress = None,
-) -> Sweep:
-    """`pvmincq_jax.sweep` with families, one per gamma, that vote on points other than those that are matched."""
-    check_folds(folds, int(np.sum(task.labels < 0)), int(np.sum(task.labels > 0)))
-    checked = check_margins(margins, margin_unit)
-    options = GridOptions(families, checked, margin_unit, folds=folds, draws=draws, seed=seed, mesh=mesh)
-    # Every description has its own radius for a level of PV: [levels, s], the larger the level the smaller.
-    radii = np.stack([grid_radii(*samples, levels, "pv") for samples in task.matched], axis=1)
-    graphs = _graphs(task, radii.max(axis=0))
-    learning = everybody_and_folds(np.hstack([samples[0] for samples in task.matched]), task.labels, folds, seed)
-    with progress_bar(progress, len(learning) * len(radii) * (1 + len(families.values)), "sweep") as advance:
-        learnt = []
-        for rows in map(np.flatnonzero, learning):
-            cuts = [[graph.within(float(one), rows) for graph, one in zip(graphs, row)] for row in radii]
-            learnt.append([_carry(cut, task.labels[rows], draws, seed) for cut in cuts])
-            advance(len(radii))
-        masks = [[[_mask(task.target, one)] * len(families.values) for one in row] for row in learnt]
-        points, voters = [task.target] * len(radii), (families.families,) * len(radii)
-        problem = LearningTask(points, voters, masks, learnt, task.target, task.source, learning)
-        target = np.hstack([samples[1] / unit for samples, unit in zip(task.matched, task.units)])
-        named = {"radii": np.mean(radii / task.units, axis=1), "pv": np.array([one.pv for one in learnt[0]])}
-        return learn_sweep(problem, options._replace(advance=advance), task.labels, target=target, **named)
+    placed = _place_kernels(task.target, np.asarray(gammas, float))
+    _checks.check_margins([margin], options.get("margin_unit", "fraction"), "margin")
+    point: Any = {"margins": [margin], "folds": 0, "draws": draws}
+    figures = _sweep_views(task, np.full(1, np.nan), [placed], radii[None], **point, **options)
+    return model_at(figures, (0, 0, 0))._replace(radius=radii.astype(task.matched[0][0].dtype))
 
 
 @takes_options_of(_sweep_views)
@@ -234,10 +198,7 @@ def fit_views_validated(
     median squared distance, the same multiple for all views, so the grid does not grow with their number.
 
     Args:
-      source_views: one array ``[m_s, d_v]`` per view.
-      source_labels: ``[m_s]`` in {-1, +1}.
-      target_views: one array ``[m_t, d_v]`` per view.
-      matching: see `pv_mincq_views`.
+      source_views, source_labels, target_views, matching: as in `pv_mincq_views`.
       criterion: from a `pvmincq_jax.Sweep` to scores; its ``gammas`` are the multiples, and with ``matching="each"``
         its radii are means over the views in units of their scales.
       multiples: of one over the median squared distance, to choose from.
@@ -254,11 +215,11 @@ def fit_views_validated(
       >>> fit.choice.grid_index, len(fit.model.voters.families)
       ((0, 0, 0), 2)
     """
-    check_callable("criterion", criterion)
+    _checks.check_callable("criterion", criterion)
     task, values = _read_views(source_views, source_labels, target_views, matching), np.asarray(multiples, float)
     gammas = values[:, None] / view_scales(task.target) ** 2
-    families = FamilyGrid(values, tuple(_kernels(task.target, row) for row in gammas))
-    return best_fit(_sweep_views(task, families, **grid), criterion)
+    placed = [_place_kernels(task.target, row) for row in gammas]
+    return best_fit(_sweep_views(task, values, placed, **grid), criterion)
 
 
 @takes_options_of(_sweep_views)
@@ -272,19 +233,18 @@ def fit_votes_validated(
     criterion: Criterion = rs_pv_cbound,
     **grid: Any,
 ) -> ValidatedFit:
-    """`adapt_votes` with radius and margin chosen without target labels (section 5).
+    """`pvmincq_jax.adapt_votes` with radius and margin chosen without target labels (section 5).
 
     Args:
       source: the points to match ``[m_s, d]``, in any description: a view, `stack_views`, or the votes themselves.
-      source_labels: ``[m_s]`` in {-1, +1}.
-      target: ``[m_t, d]``.
+      source_labels, target: ``[m_s]`` in {-1, +1}, and ``[m_t, d]``.
       source_votes: of the given classifiers on the source ``[m_s, n]``, for R_S. A classifier that learnt from these
         points flatters itself on them: give its votes on folds that it was not learnt from.
       target_votes: ``[m_t, n]``.
       criterion: from a `pvmincq_jax.Sweep` to scores; its only gamma is 1, which nothing depends on.
       **grid: levels, margins, folds, draws, seed, margin_unit, mesh and progress, as in `fit_views_validated`.
 
-    Returns: a `pvmincq_jax.ValidatedFit`; the points of its model are votes, as with `adapt_votes`.
+    Returns: a `pvmincq_jax.ValidatedFit`; the points of its model are votes, as with `pvmincq_jax.adapt_votes`.
 
     Example:
       >>> a, b = np.array([[0.0], [0.2], [1.0], [1.2]]), np.array([[5.0], [5.1], [4.0], [4.5]])
@@ -294,16 +254,17 @@ def fit_votes_validated(
       >>> fit.model.weights.shape
       (2,)
     """
-    check_callable("criterion", criterion)
-    source, labels, target = read_task(source, source_labels, target)
-    check_rows("source_votes", source_votes, source)
-    check_rows("target_votes", target_votes, target)
-    check_same_dimension("source_votes", source_votes, "target_votes", target_votes)
+    _checks.check_callable("criterion", criterion)
+    source, labels, target = _checks.read_task(source, source_labels, target)
+    _checks.check_rows("source_votes", source_votes, source)
+    _checks.check_rows("target_votes", target_votes, target)
+    _checks.check_same_dimension("source_votes", source_votes, "target_votes", target_votes)
     dtype = common_dtype(source_votes, target_votes)
     votes = np.asarray(source_votes, dtype), np.asarray(target_votes, dtype)
     family = OutputVoters(max(1.0, *(float(np.max(np.abs(one))) for one in votes)))
+    placed = PlacedVoters(family, lambda *_: np.ones(votes[1].shape[1], bool))
     task = _Task(*votes, labels, [(source, target)], np.ones(1))
-    return best_fit(_sweep_views(task, FamilyGrid(np.ones(1), (family,)), **grid), criterion)
+    return best_fit(_sweep_views(task, np.ones(1), [placed], **grid), criterion)
 
 
 def view_margins(model: PVMinCq, views: Views) -> Array:
@@ -326,47 +287,14 @@ def view_margins(model: PVMinCq, views: Views) -> Array:
     check_views("views", views, len(families))
     # Every view has a kernel on each target point.
     weights = jnp.reshape(jnp.asarray(model.weights), (len(families), -1))
-    votes = [family.votes(view) for family, view in zip(families, views)]
-    return jnp.stack([vote_margin(*pair) for pair in zip(votes, weights)], axis=1)
+    parts = [vote_margin(family.votes(view), part) for family, view, part in zip(families, views, weights)]
+    return jnp.stack(parts, axis=1)
 
 
-class _Task(NamedTuple):
-    """Samples as voters see them, lists of views or given votes; labels ``[m_s]``; samples to match, units of length.
-
-    Samples are matched in each of s descriptions, in which the units ``[s]`` make lengths comparable.
-    """
-
-    source: Any
-    target: Any
-    labels: np.ndarray
-    matched: list[tuple[np.ndarray, np.ndarray]]
-    units: np.ndarray
-
-
-def _kernels(views: list[np.ndarray], gammas: np.ndarray) -> ViewVoters:
-    """Gaussian kernels on the points of every view, with a gamma for each view."""
-    return ViewVoters(tuple(GaussianVoters(view, view.dtype.type(gamma)) for view, gamma in zip(views, gammas)))
-
-
-def _mask(points: Any, sample: SelfLabels) -> np.ndarray:
-    """Which voters take part ``[n]``: the kernels of all views on points with a label, or all given voters."""
-    return np.tile(sample.weights > 0, len(points)) if isinstance(points, list) else np.ones(points.shape[1], bool)
-
-
-def _graphs(task: _Task, radii: np.ndarray) -> list[RadiusGraph]:
-    """The graph of each description at its radius; in some there is a pair."""
-    spaces = [make_space(*samples, ties=task.labels) for samples in task.matched]
-    graphs = [space_graph(space, float(radius)) for space, radius in zip(spaces, radii)]
-    if not any(graph.neighbours.size for graph in graphs):
-        check_reach(min(graphs, key=lambda graph: graph.nearest))
-    return graphs
-
-
-def _carry(graphs: list[RadiusGraph], labels: np.ndarray, draws: int, seed: int) -> SelfLabels:
-    """Labels over the draws of all graphs; their PV is the mean."""
-    parts = [draw_matchings(graph, draws, seed=seed) for graph in graphs]
-    partners, pv = np.concatenate([part.partners for part in parts]), np.mean([part.pv for part in parts])
-    return carry_labels(MatchingDraws(partners, float(pv), len(labels)), labels)
+def _place_kernels(views: list[np.ndarray], gammas: np.ndarray) -> PlacedVoters:
+    """Gaussian kernels on the points of every view, with a gamma for each view; those on points with a label vote."""
+    kernels = tuple(GaussianVoters(view, view.dtype.type(gamma)) for view, gamma in zip(views, gammas))
+    return PlacedVoters(ViewVoters(kernels), lambda matched, _: np.tile(matched, len(views)))
 
 
 def check_views(name: str, views: Views, count: int | None = None) -> None:
@@ -376,7 +304,7 @@ def check_views(name: str, views: Views, count: int | None = None) -> None:
     if count is not None and len(views) != count:
         raise ValueError(f"{name} must hold {count} views; it holds {len(views)}")
     for v, view in enumerate(views):
-        check_rows(f"{name}[{v}]", view, views[0], "object")
+        _checks.check_rows(f"{name}[{v}]", view, views[0], "object")
 
 
 def _read_views(source_views: Views, source_labels: ArrayLike, target_views: Views, matching: ViewMatching) -> _Task:
@@ -384,10 +312,10 @@ def _read_views(source_views: Views, source_labels: ArrayLike, target_views: Vie
     check_views("source_views", source_views)
     check_views("target_views", target_views, len(source_views))
     for v, (x, y) in enumerate(zip(source_views, target_views)):
-        check_same_dimension(f"source_views[{v}]", x, f"target_views[{v}]", y)
+        _checks.check_same_dimension(f"source_views[{v}]", x, f"target_views[{v}]", y)
     if matching not in ("joint", "each"):
         raise ValueError(f"matching must be 'joint' or 'each'; it is {matching!r}")
-    whole, labels, _ = read_task(np.hstack(source_views), source_labels, np.hstack(target_views))
+    whole, labels, _ = _checks.read_task(np.hstack(source_views), source_labels, np.hstack(target_views))
     source, target = ([np.asarray(view, whole.dtype) for view in views] for views in (source_views, target_views))
     scales = view_scales(target)
     if matching == "each":

@@ -1,6 +1,7 @@
 """Where voters sit: on the points learnt from, or on some that stand for all of them."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
@@ -107,8 +108,8 @@ def place_voters(
 
 def place_on_moved(
     families: Sequence[Any], source: np.ndarray, moved: np.ndarray, weights: np.ndarray, most: int, seed: int
-) -> list[tuple[Any, np.ndarray]]:
-    """Families on moved source points, each with the voters that take part ``[n]``: those of matched points.
+) -> list[PlacedVoters]:
+    """Families on moved source points, of which the voters of matched points take part, whatever is learnt from.
 
     Of more points than ``most``, so many of the matched ones, whose weight is above 0, stand for all of them.
     """
@@ -120,7 +121,7 @@ def place_on_moved(
     # Points that have all moved to one place tell nothing of where thresholds should be.
     seen = moved if np.any(np.ptp(moved, axis=0) > 0) else source
     placed = _place(families, Centers(moved[rows], nobody, rows), seen)
-    return [(one.family, one.mask(nobody, matched)) for one in placed]
+    return [PlacedVoters(family, partial(lambda some, *_: some, mask(nobody, matched))) for family, mask in placed]
 
 
 def stack_masks(masks: Sequence[np.ndarray]) -> np.ndarray:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import pvmincq_jax as pvm
-from pvmincq_jax.adaptation.shift import class_weights
+from pvmincq_jax.adaptation.validate import class_weights
 from tests.adaptation.test_moves import blobs
 
 GRID = {"gammas": [1.0], "draws": 8, "radii": [0.1, 0.0], "radius_unit": "pv"}

@@ -8,7 +8,7 @@ from scipy.optimize import minimize
 from scipy.spatial.distance import cdist
 
 import pvmincq_jax as pvm
-from pvmincq_jax.adaptation import shift as shift_module
+from pvmincq_jax.adaptation.distance import votes_in
 from pvmincq_jax.adaptation.shift import contradicted
 
 
@@ -274,7 +274,7 @@ def test_subspaces_that_contradict_each_other_are_not_believed():
     maps = pvm.learn_map(source, labels, target, seed=0).others
     right = []
     for linear, _, _ in maps:
-        votes = shift_module._subspace_votes(source, labels, target, linear, np.full(2, 0.5))[0]
+        votes = votes_in(source, labels, target, linear, np.full(2, 0.5))[0]
         right.append(np.mean(votes == truth))
     assert min(right) < 0.1
     assert max(right) > 0.9

@@ -294,7 +294,6 @@ def test_nothing_is_solved_again(grid, task, monkeypatch):
         raise AssertionError("solved again")
 
     monkeypatch.setattr("pvmincq_jax.adaptation.sweeps.solve_grid", solve)
-    monkeypatch.setattr("pvmincq_jax.adaptation.model.solve_grid", solve)
     values = pvm.values_at(grid, task.test)
     for index in np.ndindex(grid.status.shape):
         model = pvm.model_at(grid, index)
