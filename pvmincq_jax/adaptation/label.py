@@ -158,7 +158,7 @@ def pv_mincq(
     """Learns a majority vote for the target domain from labelled source points (Algorithm 3).
 
     1. match source and target points within the radius; 2. carry the labels over the matching; 3. run MinCq on the
-    self-labelled target points.
+    self-labelled target points. It is `pvmincq_jax.sweep`, which ends in these three steps, at one point of its grid.
 
     Host code: it computes in the precision of the samples (float64 unless all are float32), whatever JAX's
     configuration, and returns NumPy arrays. To choose radius, margin and gamma without target labels, see
