@@ -131,7 +131,8 @@ def _soft_matching(source: Array, target: Array, radius: Array, temperature: Arr
     edges = jax.nn.sigmoid((1 - squared_distances(source, target) / radius**2) / temperature)
     # K, a and b are held divided by exp(1/t), exp(-1/2t) and exp(-1/2t), which keeps them inside the floats' range.
     alone = jnp.exp(-0.5 / temperature)
-    kernel = jnp.exp((edges - 1) / temperature) - alone**2
+    # Also of pairs far outside the radius: a difference of exponentials would leave nothing but rounding there.
+    kernel = jnp.exp((edges - 1) / temperature) * -jnp.expm1(-edges / temperature)
     a, b = _sinkhorn(kernel, lambda _: alone, lambda _: alone, iterations)
     # Rows are met exactly; a column that is still too full is cut back to 1.
     b = jnp.minimum(b, 1 / (alone + a @ kernel))
@@ -167,9 +168,9 @@ def soft_eps_h(source_votes: ArrayLike, target_votes: ArrayLike, pair_weights: A
     Args:
       source_votes: ``[m_s, n]``.
       target_votes: ``[m_t, n]``.
-      pair_weights: W ``[m_s, m_t]``, not negative.
+      pair_weights: W ``[m_s, m_t]``, not negative, of any scale.
 
-    Returns: a scalar; 0, with derivative 0, if no pair has any weight.
+    Returns: a scalar, differentiable in all three; 0, with derivative 0, if no pair has any weight.
 
     Example:
       >>> print(soft_eps_h(np.array([[0.5, 1.0]]), np.array([[0.5, 0.0], [9.0, 9.0]]), np.array([[1.0, 0.0]])).round(3))
@@ -182,9 +183,13 @@ def soft_eps_h(source_votes: ArrayLike, target_votes: ArrayLike, pair_weights: A
             f"pair_weights must have a row per source point and a column per target point "
             f"({np.shape(source_votes)[0]}, {np.shape(target_votes)[0]}); their shape is {np.shape(pair_weights)}"
         )
-    square = squared_distances(source_votes, target_votes) / np.shape(source_votes)[1]
-    total = jnp.sum(pair_weights)
-    return root(jnp.sum(pair_weights * square) / jnp.maximum(total, jnp.finfo(square.dtype).tiny))
+    square = jnp.asarray(squared_distances(source_votes, target_votes) / np.shape(source_votes)[1])
+    # The mean does not depend on the weights' scale. They are divided by their sum, as by a constant, because the
+    # quotient's derivative divides by the sum's square, which may be 0. A sum without a safe inverse counts as 0.
+    weights, limits = jnp.asarray(pair_weights, square.dtype), jnp.finfo(square.dtype)
+    total = jax.lax.stop_gradient(jnp.sum(weights))
+    shares = weights * _inverse(jnp.where(total > limits.tiny / limits.eps, total, 0.0))
+    return root(jnp.sum(shares * square) * _inverse(jnp.sum(shares)))
 
 
 class SinkhornMatching(NamedTuple):

@@ -110,9 +110,47 @@ def test_soft_eps_h_is_the_weighted_mean_move():
     assert float(found) == pytest.approx(wanted)
     s, t = np.nonzero(weights)
     assert float(found) <= float(pvm.eps_h(source_votes[s], target_votes[t]))
-    value, slope = jax.value_and_grad(soft_eps_h)(jnp.asarray(source_votes), target_votes, 0 * weights)
+    of_all = jax.value_and_grad(soft_eps_h, (0, 2))
+    value, slopes = of_all(jnp.asarray(source_votes), target_votes, 0 * weights)
     assert value == 0
-    assert np.all(np.asarray(slope) == 0)
+    assert all(np.all(np.asarray(slope) == 0) for slope in slopes)
+    # The scale of the weights is no matter, down to where their sum has a square of 0.
+    for scale in (1.0, 1e-200, 1e-290):
+        value, slopes = of_all(jnp.asarray(source_votes), target_votes, scale * weights)
+        assert float(value) == pytest.approx(wanted)
+        by_hand = (moves.mean(-1) - wanted**2) / (2 * wanted * weights.sum())
+        np.testing.assert_allclose(np.asarray(slopes[1]) * scale, by_hand, rtol=1e-9)
+
+
+@pytest.mark.parametrize(("dtype", "accuracy"), [(np.float64, 1e-11), (np.float32, 1e-3)])
+@pytest.mark.parametrize("temperature", [0.2, 0.23, 0.7])
+def test_pairs_far_outside_the_radius_keep_their_digits(temperature, dtype, accuracy):
+    # Edges of exp(-z). As nearly all stays unmatched, a = b = 1, and P = K is their limit, e / t.
+    z = np.array([40.0, 50, 60, 70])
+    target = 0.25 * np.sqrt(1 + temperature * z)[:, None]
+    found = pvm.soft_matching(np.zeros((1, 1), dtype), target.astype(dtype), 0.25, temperature)
+    np.testing.assert_allclose(found.plan[0], np.exp(-z) / temperature, rtol=accuracy)
+
+
+def test_soft_eps_h_has_a_slope_between_domains_out_of_reach():
+    source, target = (0.1 * points for points in samples(4, 8, 7))
+
+    def weights(shift):
+        return pvm.soft_matching(source, target + shift, 0.25, 0.2).pair_weights
+
+    @jax.jit
+    @jax.value_and_grad
+    def of_shift(shift):
+        votes = pvm.rbf_votes(source, source, 1.0), pvm.rbf_votes(target + shift, source, 1.0)
+        return soft_eps_h(*votes, weights(shift))
+
+    # Weights that sum to 1e-30, 1e-148 and 1e-195, and at last to 0.
+    for shift in (0.65, 1.2, 1.35):
+        ends = [float(of_shift(shift + step)[0]) for step in (-1e-6, 1e-6)]
+        assert 0 < float(np.sum(weights(shift))) < 1e-20
+        assert float(of_shift(shift)[1]) == pytest.approx((ends[1] - ends[0]) / 2e-6, rel=1e-5)
+        assert ends[0] > 0.3
+    assert [float(number) for number in of_shift(30.0)] == [0, 0]
 
 
 def test_own_c_bound_judges_each_point_by_the_others():
@@ -249,6 +287,17 @@ def test_units_origin_and_order_of_rows_do_not_matter(task, diagonal):
     moved = pvm.learn_map(*given, form="diagonal", steps=STEPS)
     np.testing.assert_allclose(np.abs(moved.map.matrix * scales), np.abs(diagonal.map.matrix), atol=1e-6)
     assert moved.pv == diagonal.pv
+
+
+@pytest.mark.parametrize("form", ["diagonal", "full"])
+@pytest.mark.parametrize("shift", [3.0, 5.0, 40.0])
+def test_domains_out_of_reach_of_each_other(task, form, shift):
+    source, labels, target = task
+    learned = pvm.learn_map(source, labels, target + shift * target.std(axis=0), form=form, steps=STEPS)
+    assert all(np.all(np.isfinite(values)) for values in learned.history)
+    # The PV has no slope there, and the C-bound is still to be had.
+    assert learned.history.c_bound[-1] < learned.history.c_bound[0] - 0.1
+    assert learned.start_pv == 1
 
 
 def test_turned_features_need_a_full_map(task):
