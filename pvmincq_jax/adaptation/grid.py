@@ -2,8 +2,8 @@
 
 A grid is a problem for each fold, radius, gamma and class, solved at all margins. On the host each problem becomes a
 small sample with the same moments (`pvmincq_jax.voting.factor`), without the voters that take no part; problems are
-then filled up to a few shapes, and the program of `pvmincq_jax.mincq` is mapped over them: by threads, one for a core,
-or over the devices of a mesh. Filling up, with voters that are masked and rows of zeros, changes nothing in the result.
+then padded to a few shapes, and the program of `pvmincq_jax.mincq` is mapped over them: by threads, one for a core,
+or over the devices of a mesh. Padding, voters that are masked and rows of zeros, changes nothing in the result.
 """
 
 import contextlib
@@ -120,7 +120,7 @@ class VoteBlocks:
 
 
 class _Problem(NamedTuple):
-    """A problem as the program takes it, before it is filled up."""
+    """A problem as the program takes it, before it is padded."""
 
     sample: SmallSample  # of the voters that take part
     voters: np.ndarray  # which these are
@@ -447,7 +447,7 @@ def _solve(
         shape, group, batch = job
         level = _level(shape, len(groups[shape]), margins, solver)
         program = _compiled(shape, level, batch, margins, solver, mesh, device)
-        arguments = _filled([problems[i] for i in group], shape, batch, margins)
+        arguments = _padded([problems[i] for i in group], shape, batch, margins)
         with precision(np.dtype(float)), jax.default_device(device), turns:
             fields = _fetch(program(*_put(arguments, mesh)), mesh)
         weights, status, residual, c_bound, mu_max = fields
@@ -468,8 +468,8 @@ def _batch(shape: _Shape, count: int, mesh: jax.sharding.Mesh | None) -> int:
     return devices * each
 
 
-def _filled(problems: list[_Problem], shape: _Shape, batch: int, margins: int) -> tuple[np.ndarray, ...]:
-    """Rows, labels, masks and margins of a batch, filled up with zeros; a problem that fills up has no voter."""
+def _padded(problems: list[_Problem], shape: _Shape, batch: int, margins: int) -> tuple[np.ndarray, ...]:
+    """Rows, labels, masks and margins of a batch, padded with zeros; a problem that pads the batch has no voter."""
     n, r, _ = shape
     rows, labels = np.zeros((batch, r, n)), np.zeros((batch, r))
     mask, mu = np.zeros((batch, n), bool), np.ones((batch, margins))

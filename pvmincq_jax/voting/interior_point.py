@@ -23,7 +23,7 @@ _MAX_STEPS = 100
 _PATIENCE, _MOST_PATIENCE = 8, 30
 # The relative duality gap at which it stops, in float32 and in float64.
 _STOP = 1e-5, 1e-10
-# How much of a slack or multiplier a step leaves until the residual is below it.
+# The share of its way to the boundary that a step stops short of it, at least, while the residual is above this.
 _BLOCKED = 1e-6
 # Next to mu_max is where so small a share of q'q is left that digits are lost.
 _NEAR = 1e-3
@@ -55,8 +55,8 @@ class _State(NamedTuple):
 def _newton_factor(F: Array, free: Array, dense: bool, sizes: Sizes) -> Callable[[Array], Array]:
     """The function from D ``[n]`` to L of a Newton system: LL' = F'F + D, or I + F D^-1 F' by rank.
 
-    Of a problem that was filled up, with voters that are not free and rows of zeros at the end, only a leading block is
-    not the identity. The first of the sizes that holds it is what is computed.
+    Of a problem that was padded, with voters that are not free and rows of zeros at the end, only a leading block
+    differs from the identity. It is computed at the first of the sizes that holds it.
 
     Args:
       F: ``[r, n]``, 0 for voters that are not free.
@@ -91,15 +91,7 @@ def _newton_factor(F: Array, free: Array, dense: bool, sizes: Sizes) -> Callable
 
 
 def _newton_by_rank(
-    rows: Array,
-    columns: Array,
-    q: Array,
-    a: Array,
-    binding: Array,
-    D_inverse: Array,
-    lower: Array,
-    ahead: Array,
-    refined: bool,
+    rows: Array, q: Array, a: Array, binding: Array, D_inverse: Array, lower: Array, residuals: Array, refined: bool
 ) -> Newton:
     """The system in (d zeta, d y), after du = D^-1 (g - F' d zeta + e dy).
 
@@ -108,13 +100,14 @@ def _newton_by_rank(
         K d zeta + h dy = F D^-1 g - r_z,   h = q - F D^-1 e,
         h' d zeta + (q'q + e' D^-1 e) dy = r_b - e' D^-1 g - q' r_z.
 
-    Here K = LL'. With l = L^-1 h (``along``) the second equation less h' K^-1 times the
-    first has c = q'q + e' D^-1 e - l'l in front of dy. Next to mu_max that cancels, as K is all but I and h all but q.
-    There, with K t = h and K u = F D^-1 a, which is K (q - t), it is taken as
+    Here K = LL'. With l = L^-1 h (``along``) the second equation less h' K^-1 times the first has the factor
+    c = q'q + e' D^-1 e - l'l in front of dy. Next to mu_max that cancels, as K is all but I and h all but q. There,
+    with K t = h and K v = F D^-1 a, which is K (q - t), it is taken as
 
-        c dy = r_b - (e + F't)' D^-1 g - u' r_z,   c = q'u + (e + F't)' D^-1 e.
+        c dy = r_b - (e + F't)' D^-1 g - v' r_z,   c = q'v + (e + F't)' D^-1 e.
 
-    Refined, what the corrector leaves of the last two equations is solved for once more; the first is met by du itself.
+    Refined, the corrector solves once more for what it leaves of the last two of the three equations; the first is met
+    by du itself.
 
     Args:
       rows: [F; -e'] ``[r + 1, n]``.
@@ -123,7 +116,7 @@ def _newton_by_rank(
       binding: as in `ScaledQP`; where nothing binds, c is 1 and the multiplier stays at 0.
       D_inverse: ``[n]``.
       lower: L ``[r, r]``.
-      ahead: (-r_z, -r_b) ``[r + 1]``.
+      residuals: of the last two equations, (-r_z, -r_b) ``[r + 1]``.
       refined: see above.
     """
     half = functools.partial(jax.scipy.linalg.solve_triangular, lower, lower=True)
@@ -132,13 +125,13 @@ def _newton_by_rank(
     of_e, of_a = (rows @ (D_inverse * jnp.stack([-rows[-1], a])).T).T
     target = q[:-1]
     halves = half(jnp.stack([target - of_e[:-1], of_a[:-1]], axis=1))
-    t, u = other_half(halves).T
+    t, v = other_half(halves).T
     along = halves[:, 0]
-    length, along_length, by_target, by_e = inner([target, along, target, t], [target, along, u, of_e[:-1]])
+    length, along_length, by_target, by_e = inner([target, along, target, t], [target, along, v, of_e[:-1]])
     near = length - along_length < _NEAR * length
     c = jnp.where(near, by_target + by_e, length - along_length) - of_e[-1] + (1 - binding)
     # What the second equation takes of r_z, of F D^-1 g and of L^-1 times the first's right side.
-    taken = [jnp.where(near, u, target), jnp.where(near, -t, 0.0), jnp.where(near, 0.0, -along)]
+    taken = [jnp.where(near, v, target), jnp.where(near, -t, 0.0), jnp.where(near, 0.0, -along)]
 
     def solve(_: Array, state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
         """From du so far, what it leaves of -r_z and -r_b, and (d zeta, dy) so far, to all three one step further."""
@@ -150,14 +143,14 @@ def _newton_by_rank(
         return du - D_inverse * (more @ rows), left - more - q * dy, dual + more
 
     def newton(g: Array, corrector: Array) -> tuple[Array, Array]:
-        state = D_inverse * g, ahead, jnp.zeros_like(ahead)
+        state = D_inverse * g, residuals, jnp.zeros_like(residuals)
         state = jax.lax.fori_loop(0, 1 + corrector, solve, state) if refined else solve(corrector, state)
         return state[0], state[2]
 
     return newton
 
 
-def _newton_dense(F: Array, across: Array, q: Array, lower: Array, free: Array, ahead: Array) -> Newton:
+def _newton_dense(F: Array, across: Array, q: Array, lower: Array, free: Array, residuals: Array) -> Newton:
     """The system in (du, dy), after d zeta = F du - q dy - r_z: (F'F + D) du - a dy = g + F' r_z, a' du = r_b.
 
     Nothing is refined: that would gain digits at tiny margins only.
@@ -168,10 +161,10 @@ def _newton_dense(F: Array, across: Array, q: Array, lower: Array, free: Array, 
       q: (q, -1) ``[r + 1]``.
       lower: L ``[n, n]``, with LL' = F'F + D for the voters that are free.
       free: ``[n]``.
-      ahead: (-r_z, -r_b) ``[r + 1]``.
+      residuals: (-r_z, -r_b) ``[r + 1]``.
     """
     a = jnp.where(free, across[:, -1], 0.0)
-    pulled = jnp.where(free, ahead[:-1] @ F, 0.0)
+    pulled = jnp.where(free, residuals[:-1] @ F, 0.0)
 
     def newton(g: Array, corrector: Array) -> tuple[Array, Array]:
         del corrector
@@ -179,10 +172,10 @@ def _newton_dense(F: Array, across: Array, q: Array, lower: Array, free: Array, 
         toward, du = jax.scipy.linalg.cho_solve((lower, True), jnp.stack([a, g - pulled], axis=1)).T
         # The multiplier for which a' du = r_b.
         reach = a @ toward
-        dy = jnp.where(reach > 0, -(ahead[-1] + a @ du) / jnp.where(reach > 0, reach, 1.0), 0.0)
+        dy = jnp.where(reach > 0, -(residuals[-1] + a @ du) / jnp.where(reach > 0, reach, 1.0), 0.0)
         du = du + dy * toward
         # The last of these is dy, as a' du = r_b.
-        return du, du @ across + ahead - q * dy
+        return du, du @ across + residuals - q * dy
 
     return newton
 
@@ -205,15 +198,15 @@ def solve_interior_point(
 
         D du + F' d zeta - e dy = g,   F du - d zeta - q dy = r_z,   a' du = r_b,   D = lower / s_l + upper / s_u.
 
-    By rank, with one step of iterative refinement on all three equations, it keeps its digits at any margin. Densely it
-    is cheaper from r = n / 2 on, and keeps them at margins from a hundredth of mu_max on.
+    By rank, with a refined corrector, it keeps its digits at any margin. Densely, or with some rows alone, nothing is
+    refined: that is cheaper, densely from r = n / 2 on, and keeps them at margins from a hundredth of mu_max on.
 
     Args:
       scaled: of `scaled`.
       skip: True when there is nothing to solve.
       rows: how many of the factor's rows to use, the first ones; all when None.
       dense: how to solve for a step.
-      sizes: of smaller problems, which may come filled up to this one's shape; see `_newton_factor`.
+      sizes: of smaller problems, which may come padded to this one's shape; see `_newton_factor`.
 
     Returns: a `BoxQPSolution`: the best point met. How good it is, is for the caller to measure.
     """
@@ -224,13 +217,12 @@ def solve_interior_point(
     epsilon, accuracy = jnp.finfo(dtype).eps, _STOP[dtype == jnp.float64]
     e = a - target @ F
     dual_rows = jnp.concatenate([F, -e[None]])
-    # A copy of its own, with columns side by side in memory: sums over many voters are then up to twenty times faster.
+    # [F; a'] transposed in memory, too: sums over many voters are then up to twenty times faster.
     across = jax.lax.optimization_barrier(jnp.concatenate([F, a[None]]).T)
-    columns = jax.lax.optimization_barrier(dual_rows.T)
     q = jnp.append(target, -1.0)
     last = jnp.arange(rank + 1) == rank
     newton_factor = _newton_factor(jnp.where(free, F, 0.0), free, dense, sizes)
-    # Of an operation, not an array of NumPy: `shard_map` takes that for the same on all devices in a batch of branches.
+    # Made by an operation of JAX: `shard_map` takes a constant array as equal on all devices, and fails in batches.
     side = 1 - 2 * jnp.arange(2, dtype=dtype)[:, None]
     ones = jnp.ones_like(a)
 
@@ -248,32 +240,32 @@ def solve_interior_point(
         slack = slacks(at.primal[0])
         product = slack * multipliers
         D = jnp.where(free, jnp.sum(multipliers / slack, axis=0), 1.0)
-        ahead = state.votes - dual_votes(at.dual) - jnp.where(last, binding, 0.0)
+        residuals = state.votes - dual_votes(at.dual) - jnp.where(last, binding, 0.0)
         lower = newton_factor(D)
         if dense:
-            newton = _newton_dense(F, across, q, lower, free, ahead)
+            newton = _newton_dense(F, across, q, lower, free, residuals)
         else:
             D_inverse = jnp.where(free, 1 / D, 0.0)
-            newton = _newton_by_rank(dual_rows, columns, q, a, binding, D_inverse, lower, ahead, refined=rows is None)
+            newton = _newton_by_rank(dual_rows, q, a, binding, D_inverse, lower, residuals, refined=rows is None)
         gap = jnp.sum(product @ ones) / bounds
 
-        def toward(turn: Array, before: tuple[Array, ...]) -> tuple[Array, ...]:
+        def toward(phase: Array, before: tuple[Array, ...]) -> tuple[Array, ...]:
             """The step towards slack * multiplier = aim, how long it can be, and what the next one should aim at."""
             aim = before[-1]
-            du, d_dual = newton(jnp.where(free, jnp.sum(side * aim / slack, axis=0) - reduced, 0.0), turn)
+            du, d_dual = newton(jnp.where(free, jnp.sum(side * aim / slack, axis=0) - reduced, 0.0), phase)
             # By how much it changes the slacks, relative to what they are.
             change = side * du / slack
             # The largest step for which slacks and multipliers stay non-negative, by their relative changes.
             longest = 1 / jnp.max(jnp.where(free, jnp.maximum(-change, 1 + change - aim / product), 0.0))
             reached = jnp.minimum(1.0, longest)
-            # Of the product after the step, what is not linear in its length.
+            # Minus the term of the product after a predictor's step that is quadratic in the length of the step.
             curved = product * change * (1 + change)
             bent = jnp.sum(curved @ ones) / bounds
             centre = ((1 - reached) - reached**2 * bent / gap) ** 3 * gap
             return du, d_dual, longest, aim, centre + jnp.where(reached < 0.1, reached, 1.0) * curved
 
         # The predictor aims at 0, the corrector at the central path.
-        nothing = jax.tree.map(jnp.zeros_like, (reduced, ahead, gap, product, product))
+        nothing = jax.tree.map(jnp.zeros_like, (reduced, residuals, gap, product, product))
         du, d_dual, longest, aim, _ = jax.lax.fori_loop(0, 2, toward, nothing)
         # Close to the end the steps may go all but to the boundary: that is what makes the last ones quadratic. At tiny
         # margins complementarity is small long before, and a product that is all but 0 then blocks every further step.
@@ -306,7 +298,7 @@ def solve_interior_point(
     first = _Iterate(jnp.concatenate([start[None], multipliers]), jnp.where(last, y, votes - q * y))
     zero = jnp.zeros((), jnp.int32)
     state = _State(first, votes, first.dual @ dual_rows, first, jnp.full((), jnp.inf, dtype), zero, zero, skip)
-    # A loop's state keeps its type: under `shard_map` all of it differs between devices, as what it meets inside does.
+    # This changes no value: it marks all leaves as different between devices, as `shard_map` wants a loop's state.
     state = jax.tree.map(lambda leaf: jnp.where(skip, leaf, leaf), state)
     state = jax.lax.while_loop(lambda s: ~s.done & (s.iterations < _MAX_STEPS), step, state)
     x = jnp.where(free, jnp.clip(state.best.primal[0] * tau, -1.0, 1.0), problem.fixed)

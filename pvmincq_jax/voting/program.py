@@ -1,6 +1,6 @@
 """The program of Algorithm 1 on checked arrays: from votes to a `BoxQP`, its solution, certificate and derivatives.
 
-Every vote of the package is learnt here. What the program knows of a sample is V, the votes scaled by the roots of the
+Every MinCq of the package is learnt here. What the program knows of a sample is V, the votes scaled by the roots of the
 shares, and the labels scaled alike: M = V'V and m = V'(sqrt(p) y). A sample of other points with the same two moments
 is the same program, and its shares need not add up to 1.
 """
@@ -24,11 +24,11 @@ Solver = Literal["interior_point", "jaxopt"]
 # rank; "both" are quick first and then sure where the certificate of the first is not good enough.
 Steps = Literal["quick", "sure", "both"]
 
-# A margin this close to mu_max, relative, is mu_max: the sum that gives mu_max is itself rounded.
+# A margin within so many roundings of mu_max, relative, is mu_max: the sum that gives mu_max is itself rounded.
 ROUNDING = 256
 # Below this fraction of mu_max quick steps are not worth a try.
 SMALL_MARGIN = 1e-2
-# Quick steps are good enough from here on, relative to what counts as SOLVED.
+# What quick steps find is kept if its residual is below this fraction of what counts as SOLVED.
 _GOOD = 1e-1
 
 
@@ -102,17 +102,18 @@ def _kkt_residual(sample: _Sample, problem: qp.BoxQP, solution: qp.BoxQPSolution
 def _attempt(
     steps: Steps, lead: int, sizes: Sizes, sample: _Sample, problem: qp.BoxQP
 ) -> tuple[qp.BoxQPSolution, Array]:
-    """The interior point's solution and its residual: of quick steps, of sure ones, or of these where those fail."""
-    # A loop's state keeps its type: under `shard_map` all of it differs between devices, as what it meets inside does.
+    """The interior point's solution and its residual. Of both kinds of steps, sure ones run where quick ones fail."""
+    # This changes no value: it marks all leaves as different between devices, as `shard_map` wants a loop's state.
     sample, problem = jax.tree.map(lambda leaf: jnp.where(problem.skip, leaf, leaf), (sample, problem))
     scaled, (rank, voters) = qp.scaled(problem), problem.factor.shape
     sure = functools.partial(solve_interior_point, scaled, sizes=sizes)
     quick = functools.partial(sure, rows=lead, dense=2 * lead > voters)
+    # By rank, with all rows, quick steps are sure ones.
     if steps != "both" or (lead == rank and 2 * rank <= voters):
         solution = (quick if steps == "quick" else sure)(problem.skip)
         return solution, _kkt_residual(sample, problem, solution)
 
-    def turn(state: tuple[Array, qp.BoxQPSolution, Array]) -> tuple[Array, qp.BoxQPSolution, Array]:
+    def attempt(state: tuple[Array, qp.BoxQPSolution, Array]) -> tuple[Array, qp.BoxQPSolution, Array]:
         number, before, _ = state
         # In a batch of an accelerator both branches run; a loop that is to be skipped takes no step there.
         skips = problem.skip | (number > 0), problem.skip | (number < 1)
@@ -126,7 +127,7 @@ def _attempt(
     r, x = problem.dual_target, problem.fixed
     number = (problem.skip | (problem.tau < SMALL_MARGIN)).astype(jnp.int32)
     nothing = qp.BoxQPSolution(x, r, 0 * problem.tau, 0 * number)
-    return jax.lax.while_loop(fails, turn, (number, nothing, jnp.inf + problem.tau))[1:]
+    return jax.lax.while_loop(fails, attempt, (number, nothing, jnp.inf + problem.tau))[1:]
 
 
 # 1, whose derivative is NaN: what it is a factor of can be differentiated no further.
@@ -172,7 +173,7 @@ def learn(
     lead: int | None = None,
     sizes: Sizes = (),
 ) -> MinCqSolution:
-    """The weights of least second moment at a margin, with their certificate: Algorithm 1 on finite numbers.
+    """The weights of least second moment at a margin, with their certificate: equations 5 to 7, on finite numbers.
 
     Args:
       votes, labels, shares: the sample ``[m, n]``, ``[m]`` and ``[m]``, or one with the same moments.
@@ -182,7 +183,7 @@ def learn(
       solver: "interior_point" or "jaxopt".
       steps: of the interior point.
       lead: how many rows quick steps use; all when None.
-      sizes: of smaller problems that come filled up.
+      sizes: of smaller problems that come padded.
     """
     dtype = votes.dtype
     margins = jnp.where(voter_mask, voter_margins(votes, labels, shares), 0.0)
@@ -190,21 +191,21 @@ def learn(
     mu_max = jnp.sum(jnp.abs(margins)) * bound
     rounding = ROUNDING * jnp.finfo(dtype).eps
     feasible = (margin > 0) & (margin <= mu_max * (1 + rounding))
-    at_most = margin >= mu_max * (1 - rounding)
+    at_mu_max = margin >= mu_max * (1 - rounding)
 
     # At mu_max every voter with a margin is at its bound, and only those without one are left to choose.
     idle = jnp.abs(margins) <= rounding * mu_max
-    free = voter_mask & (idle | ~at_most)
+    free = voter_mask & (idle | ~at_mu_max)
     root = jnp.sqrt(jax.lax.stop_gradient(shares))
     rows, target = root[:, None] * votes, root * labels
     if basis is not None:
         rows, target = basis.T @ rows, basis.T @ target
-    # What is not feasible goes on with a margin that is, and takes no step.
+    # What is not feasible goes on with a margin of 1 in its place, and takes no step.
     margin = jnp.where(feasible, margin, 1.0)
     problem = qp.BoxQP(
         factor=rows,
         dual_target=target,
-        normal=jnp.where(at_most & idle, 0.0, margins),
+        normal=jnp.where(at_mu_max & idle, 0.0, margins),
         tau=jnp.clip(jnp.where(feasible, margin / mu_max, 0.5), jnp.finfo(dtype).tiny, 1.0),
         free=free,
         fixed=jnp.where(free | ~voter_mask, 0.0, jnp.sign(margins)),
@@ -251,7 +252,7 @@ def solve_mincq(
     turn: bool = False,
     lead: int | None = None,
 ) -> MinCqSolution:
-    """`mincq` on checked arrays of one dtype, of which a bad problem says so and disturbs nobody.
+    """`mincq` on checked arrays of one dtype; a problem with bad input says so and changes no other one of its batch.
 
     Args:
       votes, labels, shares: the sample ``[m, n]``, ``[m]`` and ``[m]``.

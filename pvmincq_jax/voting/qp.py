@@ -2,8 +2,9 @@
 
     minimise 1/2 |F x|^2   subject to   a' x = tau b sum|a|,   |x_j| <= b,
 
-with F ``[r, n]`` and a in (or very near) the span of F's rows: a = F' q + e, with q known and e small or zero. The box
-and the level of the equality grow with b, and so do the solution and its multipliers: solvers work with b = 1.
+which is MinCq, equations 5 to 7 of the paper, for x = w, F'F = M, a = m and b = 1/n. F is ``[r, n]``, and a in (or very
+near) the span of F's rows: a = F' q + e, with q known and e small or zero. The box and the level of the equality grow
+with b, and so do the solution and its multipliers: solvers work with b = 1.
 
 Here are the program, its scaling, how its solution moves, and jaxopt's solver; ours is in `interior_point`.
 """

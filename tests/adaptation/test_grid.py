@@ -128,8 +128,8 @@ def test_progress_counts_lanes(problem):
 def test_an_error_of_the_progress_function_ends_the_work(problem, monkeypatch):
     votes, problems, _ = problem
     monkeypatch.setattr(grid, "core_count", lambda: 1)
-    begun, filled = [], grid._filled
-    monkeypatch.setattr(grid, "_filled", lambda *given: (begun.append(1), filled(*given))[1])
+    begun, pad = [], grid._padded
+    monkeypatch.setattr(grid, "_padded", lambda *given: (begun.append(1), pad(*given))[1])
 
     def stop(_):
         raise RuntimeError("enough")
@@ -177,8 +177,8 @@ def test_shapes_have_room_and_are_few():
 
 
 @pytest.mark.parametrize("gamma", [0.3, 30.0])
-def test_filled_up_problems_of_any_size_are_solved_as_they_are_alone(gamma, monkeypatch):
-    """Around half and four fifths of the voters, and parts of the rows, a step leaves the filling out."""
+def test_padded_problems_of_any_size_are_solved_as_they_are_alone(gamma, monkeypatch):
+    """Around half and four fifths of the voters, and parts of the rows, a step leaves the padding out."""
     monkeypatch.setattr(grid, "_FEW", 0)
     rng = np.random.default_rng(5)
     points, labels = rng.normal(size=(130, 2)), np.sign(rng.normal(size=130))
@@ -249,12 +249,12 @@ def test_a_mesh_and_jaxopt_change_nothing(problem):
 
 
 def test_an_accelerator_gets_batches(problem, monkeypatch):
-    """Several problems in one call, the last call filled up, as on a device that solves them side by side."""
+    """Several problems in one call, the last call padded, as on a device that solves them side by side."""
     votes, problems, figures = problem
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
     monkeypatch.setattr(grid, "_BATCH", 3 * 64 * (64 + 32))
-    calls, filled = [], grid._filled
-    monkeypatch.setattr(grid, "_filled", lambda some, *given: (calls.append(len(some)), filled(some, *given))[1])
+    calls, pad = [], grid._padded
+    monkeypatch.setattr(grid, "_padded", lambda some, *given: (calls.append(len(some)), pad(some, *given))[1])
     together = solve(votes, problems, FRACTIONS)
     assert sorted(calls, reverse=True)[0] > 1
     assert sum(calls) == 5
