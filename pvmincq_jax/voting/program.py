@@ -108,9 +108,10 @@ def _attempt(
     scaled, (rank, voters) = qp.scaled(problem), problem.factor.shape
     sure = functools.partial(solve_interior_point, scaled, sizes=sizes)
     quick = functools.partial(sure, rows=lead, dense=2 * lead > voters)
-    # By rank, with all rows, quick steps are sure ones.
-    if steps != "both" or (lead == rank and 2 * rank <= voters):
-        solution = (quick if steps == "quick" else sure)(problem.skip)
+    # By rank and with all rows, quick steps have nothing to leave out.
+    alone = sure if steps == "sure" or (lead == rank and 2 * rank <= voters) else quick if steps == "quick" else None
+    if alone is not None:
+        solution = alone(problem.skip)
         return solution, _kkt_residual(sample, problem, solution)
 
     def attempt(state: tuple[Array, qp.BoxQPSolution, Array]) -> tuple[Array, qp.BoxQPSolution, Array]:
