@@ -332,7 +332,7 @@ class AdaptedClassifier(VoteClassifier):
         except UnlabelledClass as error:
             raise UnlabelledClass(error.numbers, self.classes_.tolist()) from error
         self._name(fit, task.single)
-        self.adapted_, self.shift_, self.criterion_ = fit.adapted and not task.single, fit.shift, fit.choice.scores
+        self.adapted_, self.shift_, self.criterion_ = fit.adapted, fit.shift, fit.choice.scores
         self.source_, self.source_labels_, self.target_, self.source_weights_ = task[:4]
         self.radius_, self.pv_, self.pairs_ = number(fit.model.radius), float(fit.model.pv), fit.model.pairs
         self.self_labels_, self.self_label_weights_ = np.asarray(fit.model.labels), np.asarray(fit.model.label_weights)

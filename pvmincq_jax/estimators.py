@@ -65,7 +65,7 @@ class MinCqClassifier(VoteClassifier):
       kkt_residual_: how far the weights are from optimal, relative.
       choice_, sweep_: the chosen point and all figures, a `pvmincq_jax.Choice` and a `pvmincq_jax.Sweep`; the sweep is
         None without ``keep_sweep``.
-      cv_risk_: mean risk on the folds left out ``[g, k]``, NaN if there was nothing to choose.
+      cv_risk_: mean risk on the folds left out ``[g, k]``, NaN if there was nothing to choose and ``folds`` is None.
       gammas_, margins_: what it was chosen from ``[g]``, ``[k]``.
 
     Example:
@@ -148,7 +148,7 @@ class PVMinCqClassifier(AdaptedClassifier):
       self_labels_: of the target points ``[m_t]`` in [-1, 1].
       self_label_weights_: how far each of these points counts; 0 for one without a match.
       radius_, gamma_: chosen or given; the radius is 0 with one domain, gamma None if voters have no such value.
-      criterion_: its value over the grid ``[r, g, k]``; NaN if there was nothing to choose.
+      criterion_: its value over the grid ``[r, g, k]``; NaN if there was nothing to choose and ``folds`` is None.
       choice_, sweep_: the chosen point and all figures of the grid, a `pvmincq_jax.Choice` and a `pvmincq_jax.Sweep`.
       margin_, margin_fraction_, mu_max_, c_bound_, probability_scale_, kkt_residual_, weights_, centers_, model_,
         n_features_in_: as in `MinCqClassifier`, on the points that the vote learnt from.

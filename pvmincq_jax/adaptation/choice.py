@@ -49,9 +49,9 @@ def model_at(sweep: Sweep, index: tuple[int, int, int]) -> PVMinCq:
         raise ValueError(f"index {tuple(index)}: no vote there; {status.sentence}")
     weights = sweep.weights[..., r, g, k, : sweep.voter_counts[r, g]]
     mu_max, mu = sweep.mu_max[..., r, g], margins_at(sweep, index)
-    least = np.full_like(mu, np.min(mu))
-    weights = weights * (least / mu)[..., None] if weights.ndim == 2 else weights
-    figures = weights, least, mu_max, sweep.c_bound[..., r, g, k], sweep.kkt_residual[..., r, g, k]
+    smallest = np.full_like(mu, np.min(mu))
+    weights = weights * (smallest / mu)[..., None] if weights.ndim == 2 else weights
+    figures = weights, smallest, mu_max, sweep.c_bound[..., r, g, k], sweep.kkt_residual[..., r, g, k]
     return make_model(sweep.voters[r][g], sweep.self_labels[r], sweep.radii[r], *figures)
 
 
@@ -90,7 +90,7 @@ class Choice(NamedTuple):
 
     Attributes:
       radius: absolute.
-      gamma: absolute.
+      gamma: of the voters, or the value that makes the family.
       margin: in `margin_unit`.
       margin_unit: "absolute" or "fraction".
       grid_index: into the grid, (radius, gamma, margin).
@@ -171,7 +171,7 @@ def choose(sweep: Sweep, scores: np.ndarray) -> Choice:
 
 
 def members(sweep: Sweep, scores: np.ndarray, top_fraction: float) -> tuple[np.ndarray, np.ndarray]:
-    """Points of a grid that have a seat in its `committee` ``[k, 3]``, the best first, and the sizes c_i ``[k]``."""
+    """Points of a grid that have a seat in its `committee` ``[s, 3]``, the best first, and the sizes c_i ``[s]``."""
     if not 0 < top_fraction <= 1:
         raise ValueError(f"top_fraction must be above 0 and at most 1; it is {top_fraction!r}")
     scores = np.asarray(scores, float)
@@ -196,7 +196,7 @@ def members(sweep: Sweep, scores: np.ndarray, top_fraction: float) -> tuple[np.n
 def committee(sweep: Sweep, scores: np.ndarray, top_fraction: float = TOP_FRACTION) -> PVMinCq:
     """The mean of the best votes of a grid, each in units of its mean size on the target. Nothing is solved again.
 
-    sum_i w_i c / c_i / k, c_i = 1/m_t sum_t |B_i(x_t)|, over the k best points of the grid, with c the smallest c_i. A
+    sum_i w_i c / c_i / s, c_i = 1/m_t sum_t |B_i(x_t)|, over the s best points of the grid, with c the smallest c_i. A
     mean of votes is a vote over the voters of all of them. Of more than two classes B_i is by how much a class is ahead
     of the best other one, in units of its margin, and c_i the mean over all classes; w_i is then the weights of a class
     scaled to the smallest margin of all members and classes. Either way sum |w| <= 1, and values are in [-1, 1].

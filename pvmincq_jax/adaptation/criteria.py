@@ -1,7 +1,7 @@
 """Choosing the hyperparameters without a single target label (section 3.4).
 
-The transport form has a grid and a criterion of its own, `pvmincq_jax.transport_criterion`: what the paper's rule asks
-of the vote, to be right on the source, a vote for a distant target must fail.
+The paper's rule asks that the vote is right on the source. A good vote for a distant target is not, so the form that
+moves source points has a grid and a criterion of its own, `pvmincq_jax.transport_criterion`.
 
 A criterion is a pure function from the arrays of a `Sweep` to a score per point of the grid, the lower the better, and
 `choose` turns scores into a choice. Another criterion takes a few lines: ::

@@ -31,7 +31,8 @@ from pvmincq_jax.voting.voters import OutputVoters
 __all__ = ["adapt_votes", "mincq_sweep", "pv_mincq", "sweep"]
 
 MARGIN_FRACTIONS = (0.01, 0.05, 0.1, 0.2, 0.5)
-# A fold of more classes is a vote for each: five classes and two folds cost as much as two classes and fourteen.
+# Of c > 2 classes each fold learns c votes, and so does the whole sample: 5 classes with 2 folds are 5 x (2 + 1) = 15
+# votes, as many as 2 classes with 14 folds.
 _FOLDS, _FOLDS_OF_MORE = 5, 2
 
 
@@ -122,25 +123,22 @@ def sweep(
     source, labels, target = read_classes(source, source_labels, target)
     margins = _checks.check_margins(margins, margin_unit)
     families = family_grid(voters, gammas, target)
-    levels = PV_LEVELS if radii is None else np.atleast_1d(radii)
-    count = _fold_count(folds, labels, len(levels) * len(margins) * len(families.values))
+    if radii is None:
+        radii, radius_unit = PV_LEVELS, "pv"
+    count = _fold_count(folds, labels, np.size(radii) * len(margins) * len(families.values))
     options = GridOptions(families.values, margins, margin_unit, solver, mesh)
     kinds = class_numbers(labels)
     weights = read_weights("source_weights", source_weights, len(source))
     placed = place_voters(families.families, source, target, centers, most_voters, seed)
-    learning = everybody_and_folds(source, kinds, count, seed)
+    learns = everybody_and_folds(source, kinds, count, seed)
     # XLA compiles beside the search for radii and the matchings.
-    options.compile_for(placed, target, len(learning) * len(levels))
-    if radii is None:
-        # Samples that share points have levels at radius 0.
-        lengths = np.maximum(grid_radii(source, target, levels, "pv", metric), np.finfo(float).tiny)
-    else:
-        lengths = grid_radii(source, target, radii, radius_unit, metric)
+    options.compile_for(placed, target, len(learns) * np.size(radii))
+    lengths = grid_radii(source, target, radii, radius_unit, metric)
     # Algorithm 3: match, carry the labels over, and learn on the self-labelled target.
     graph = check_reach(space_graph(make_space(source, target, metric, ties=kinds), float(lengths.max())))
-    with progress_bar(progress, len(learning) * len(lengths) * (1 + len(families.values)), "sweep") as advance:
-        samples = carry_at_radii([graph], lengths[:, None], labels, weights, learning, draws, seed, advance)
-        task = LearningTask([target], [placed], samples, target, labels, weights, source, learning)
+    with progress_bar(progress, len(learns) * len(lengths) * (1 + len(families.values)), "sweep") as advance:
+        samples = carry_at_radii([graph], lengths[:, None], labels, weights, learns, draws, seed, advance)
+        task = LearningTask([target], [placed], samples, target, labels, weights, source, learns)
         return learn_sweep(task, options._replace(advance=advance), radii=lengths)
 
 
@@ -158,7 +156,8 @@ def pv_mincq(
     """Learns a majority vote for the target domain from labelled source points (Algorithm 3).
 
     1. match source and target points within the radius; 2. carry the labels over the matching; 3. run MinCq on the
-    self-labelled target points. It is `pvmincq_jax.sweep`, which ends in these three steps, at one point of its grid.
+    self-labelled target points. The steps are the last lines of `pvmincq_jax.sweep`, which is called here with a grid
+    of one point.
 
     Host code: it computes in the precision of the samples (float64 unless all are float32), whatever JAX's
     configuration, and returns NumPy arrays. To choose radius, margin and gamma without target labels, see
@@ -284,44 +283,44 @@ def mincq_sweep(
     points, labels, _ = read_classes(points, labels, points)
     margins, families = _checks.check_margins(margins, margin_unit), family_grid(voters, gammas, points)
     count = _fold_count(folds, labels, len(margins) * len(families.values))
-    learning = everybody_and_folds(points, class_numbers(labels), count, seed)
+    learns = everybody_and_folds(points, class_numbers(labels), count, seed)
     weights, samples = read_weights("sample_weights", sample_weights, len(points)), []
-    for kept in learning:
+    for kept in learns:
         rows = np.flatnonzero(kept)
         pairs = ExpectedMatching(rows, rows, np.ones(rows.size))
         samples.append([SelfLabels(np.where(kept, labels, 0.0), kept * weights, 0.0, pairs)])
     placed = place_voters(families.families, points, points, "source", most_voters, seed)
-    task = LearningTask([points], [placed], samples, points, labels, weights, points, learning)
+    task = LearningTask([points], [placed], samples, points, labels, weights, points, learns)
     return learn_sweep(task, GridOptions(families.values, margins, margin_unit), radii=np.zeros(1))
 
 
-def _fold_count(folds: int | None, labels: np.ndarray, grid: int) -> int:
+def _fold_count(folds: int | None, labels: np.ndarray, grid_size: int) -> int:
     """How many folds: those given, or what suits the classes; a fold may then have to do without one class."""
     sizes = np.unique(class_numbers(labels), return_counts=True)[1]
     if folds is not None:
         check_folds(folds, *sizes.tolist())
         return _checks.check_count("folds", folds, 2)
-    return max(2, min(_FOLDS if labels.ndim == 1 else _FOLDS_OF_MORE, int(sizes.min()))) if grid > 1 else 0
+    return max(2, min(_FOLDS if labels.ndim == 1 else _FOLDS_OF_MORE, int(sizes.min()))) if grid_size > 1 else 0
 
 
 def carry_at_radii(
-    graphs: Sequence[RadiusGraph], radii: np.ndarray, labels: np.ndarray, weights: np.ndarray, learning: np.ndarray,
+    graphs: Sequence[RadiusGraph], radii: np.ndarray, labels: np.ndarray, weights: np.ndarray, learns: np.ndarray,
     draws: int, seed: int, advance: Callable[[int], None],
 ) -> list[list[SelfLabels]]:  # fmt: skip
     """Labels carried over matchings of each fold at each radius: step 2 of Algorithm 3, from everybody and by folds.
 
     Args:
-      graphs: of the samples in each of s descriptions, whose matchings count alike.
-      radii: of each description ``[r, s]``.
+      graphs: of the samples in each of s views, whose matchings count alike.
+      radii: of each view ``[r, s]``.
       labels: of the source ``[m_s]``, or of each class against the rest ``[c, m_s]``.
       weights: of the source points ``[m_s]``.
-      learning: which of these are learnt from ``[1 + folds, m_s]``.
-      draws, seed: of the matchings in each description.
+      learns: which of these are learnt from ``[1 + folds, m_s]``.
+      draws, seed: of the matchings in each view.
       advance: told when the labels of a fold and radius are there.
 
     Returns: labels of the target points for each fold and radius ``[1 + folds][r]``; their PV is the mean.
     """
-    parts = [np.flatnonzero(kept) for kept in learning]
+    parts = [np.flatnonzero(kept) for kept in learns]
     samples: list[list[SelfLabels]] = [[] for _ in parts]
     for lengths in radii:
         # A radius at a time: its folds are cut from its own edges, which may be few.

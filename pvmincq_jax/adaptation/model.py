@@ -259,7 +259,8 @@ def load_model(path: str | os.PathLike, *, voters: Any = None) -> PVMinCq:
 
     Args:
       path: where from.
-      voters: in place of those in the file: ``model.voters`` where these are functions, or families of your own.
+      voters: needed where they are functions, or a family of your own: ``model.voters`` itself, or a family of the same
+        class with the same points and parameters. Only the class is checked.
 
     Returns: the same `PVMinCq`, to the bit.
 
@@ -284,6 +285,9 @@ def load_model(path: str | os.PathLike, *, voters: Any = None) -> PVMinCq:
         if missing:
             raise ValueError(f"path {os.fspath(path)} is not a saved PVMinCq: it lacks {', '.join(missing)}")
         pairs = ExpectedMatching(*(stored[f"pairs.{name}"] for name in ExpectedMatching._fields))
+        kind = str(stored["voters.kind"])
+        if voters is not None and type(voters).__name__ != kind:
+            raise ValueError(f"voters must be a {kind}, as in the file; it is of type {type(voters).__name__}")
         family = _family("voters", stored) if voters is None else voters
         fields: Any = dict.fromkeys(absent) | {name: stored[name] for name in plain}
         if fields["classes"] is not None:

@@ -61,8 +61,8 @@ class Sweep(NamedTuple):
     class axis before the radii, and values say by how much a class is ahead of the best other one.
 
     Attributes:
-      radii: absolute ``[r]``; 0 where nobody was matched, see `pvmincq_jax.identity_transport`. With maps on the
-        target's moments they come in two runs, the second on these.
+      radii: absolute ``[r]``; 0 where nobody was matched, see `pvmincq_jax.identity_transport`. With
+        ``match_moments=True`` they come twice; the second time the source first gets the target's mean and deviation.
       gammas: of the voters, or the values that their families were made of ``[g]``; NaN where there are none.
       margins: as given ``[k]``.
       margin_unit: "absolute" or "fraction".
@@ -145,9 +145,9 @@ class Sweep(NamedTuple):
 
     @property
     def unmoved(self) -> np.ndarray:
-        """At which radii the source stays where it is, without adaptation; bool ``[r]``."""
+        """At which radii the source stays where it is, without adaptation, as on one domain; bool ``[r]``."""
         if not self.transports:
-            return np.zeros(len(self.radii), bool)
+            return self.radii == 0
         return np.array([float(one.radius) == 0 and np.array_equal(one.moved, one.source) for one in self.transports])
 
     def placed(self, radius: int, gamma: int) -> PlacedVoters:
@@ -164,14 +164,14 @@ class LearningTask(NamedTuple):
     """What there is to learn from, before any vote; f counts everybody, then all folds but one.
 
     Attributes:
-      points: the learning points of each radius, as the families take them; one entry if they are the same at all.
+      points: the learning points of each radius, as the families take them; one if they are the same at all radii.
       voters: families on their places, for each radius and gamma; one row if they are the same at all radii.
       samples: labels and weights of the learning points, for each f and radius.
       target: the target points, as the families take them.
       source_labels: ``[m_s]``, or those of each class against the rest ``[c, m_s]``.
       source_weights: of the source points in a risk ``[m_s]``, and in the samples already.
       source: the source points, as the families take them; None without folds.
-      learning: which of these are learnt from ``[f, m_s]``.
+      learns: which of these are learnt from ``[f, m_s]``.
     """
 
     points: Sequence[Any]
@@ -181,7 +181,7 @@ class LearningTask(NamedTuple):
     source_labels: np.ndarray
     source_weights: np.ndarray | float = 1.0
     source: Any = None
-    learning: np.ndarray = np.ones((1, 1), bool)
+    learns: np.ndarray = np.ones((1, 1), bool)
 
 
 def learn_sweep(task: LearningTask, options: GridOptions, **named: Any) -> Sweep:
@@ -198,9 +198,9 @@ def learn_sweep(task: LearningTask, options: GridOptions, **named: Any) -> Sweep
     labels = np.array([[np.atleast_2d(one.labels) for one in row] for row in task.samples])  # [f, r, c, m]
     learnt = np.array([[one.weights for one in row] for row in task.samples])  # [f, r, m]
     weights = np.broadcast_to(learnt[:, :, None], labels.shape)
-    folds, radii, classes, size = labels.shape
+    subsets, radii, classes, size = labels.shape
     gammas = len(options.gammas)
-    axes = radii, gammas, folds, classes
+    axes = radii, gammas, subsets, classes
     shared = len(task.points) == 1
     voters = list(task.voters) * (radii if shared else 1)
     families = tuple(tuple(one.family for one in row) for row in voters)
@@ -210,25 +210,25 @@ def learn_sweep(task: LearningTask, options: GridOptions, **named: Any) -> Sweep
         if shared:
             blocks = [VoteBlocks(family, points[0]) for family in families[0]]
             return lambda _, gamma: blocks[gamma]
-        # The problems of a family are neighbours: few are kept.
+        # Problems of one family follow each other, so a small cache suffices.
         return lru_cache(core_count() + 1)(lambda r, gamma: VoteBlocks(families[r][gamma], points[r]))
 
-    learning = votes_at(task.points)
+    learning_votes = votes_at(task.points)
 
     def problems(field: np.ndarray) -> np.ndarray:
         """Of ``[f, r, c, m]`` a row for every problem, those of a family together."""
         return np.broadcast_to(np.moveaxis(field, 1, 0)[:, None], (*axes, size)).reshape(-1, size)
 
-    places = np.ndindex(folds, radii, gammas)
-    parts = [voters[r][g].mask(learnt[f, r] > 0, task.learning[f]) for f, r, g in places]
-    masks = stack_masks(parts).reshape(folds, radii, gammas, -1)
+    places = np.ndindex(subsets, radii, gammas)
+    parts = [voters[r][g].mask(learnt[f, r] > 0, task.learns[f]) for f, r, g in places]
+    masks = stack_masks(parts).reshape(subsets, radii, gammas, -1)
     problem_masks = np.repeat(np.moveaxis(masks, 0, 2), classes, axis=2).reshape(-1, masks.shape[-1])
     source_weights = np.broadcast_to(task.source_weights, source_labels.shape[-1:])
     sample = labels, weights
     if classes > 1:
         sample = balance_classes(labels, weights, mean_weights(source_labels, source_weights))
     figures = solve_grid(
-        lambda number: learning(*map(int, np.unravel_index(number, axes)[:2])),
+        lambda number: learning_votes(*map(int, np.unravel_index(number, axes)[:2])),
         Problems(problems(sample[0]), problems(sample[1]), problem_masks),
         margins,
         unit=options.unit,
@@ -244,10 +244,10 @@ def learn_sweep(task: LearningTask, options: GridOptions, **named: Any) -> Sweep
             raise UnlabelledClass(missing)
         # A vote would never be for a class without a label.
         status[~np.all(named_at, axis=1), :, 0] = Status.BAD_INPUT
-    _check_solved(status, each.mu_max, margins)
+    _check_solved(status[:, :, 0], each.mu_max[:, :, 0], margins)
 
     def values(votes: Callable[[int, int], VoteBlocks], part: slice) -> np.ndarray:
-        """Of some folds ``[r, g, f, c, k, m]``; of several classes, by how much one is ahead."""
+        """Of some subsets ``[r, g, f, c, k, m]``; of several classes, by how much one is ahead."""
         places = list(np.ndindex(radii, gammas))
         by_place = on_all_cores(lambda place: votes(*place).values(each.weights[place][part]), places)
         expected = np.reshape(by_place, (radii, gammas, *np.shape(by_place[0])))
@@ -258,18 +258,18 @@ def learn_sweep(task: LearningTask, options: GridOptions, **named: Any) -> Sweep
             scaled = np.moveaxis(expected / np.broadcast_to(mu, expected.shape[:-1])[..., None], 3, 0)
         return np.moveaxis(ahead(scaled), 0, 3)
 
-    on_points = values(learning, slice(1))
+    on_points = values(learning_votes, slice(1))
     on_target = on_points if task.target is task.points[0] else values(votes_at([task.target] * radii), slice(1))
     risk = _risks(on_points, labels[0][:, None, None], weights[0][:, None, None])
     source_risk, source_values = np.empty((*axes[:2], 0, classes, len(margins)), risk.dtype), None
-    if folds > 1:
-        held_out = ~task.learning[1:, None] * source_weights
+    if subsets > 1:
+        held_out = ~task.learns[1:, None] * source_weights
         on_source = values(votes_at([task.source] * radii), slice(1, None))
         source_risk = _risks(on_source, np.atleast_2d(source_labels), held_out)
-        source_values = np.sum(on_source, axis=2, where=~task.learning[1:, None, None], keepdims=True)
+        source_values = np.sum(on_source, axis=2, where=~task.learns[1:, None, None], keepdims=True)
 
     def whole(field: np.ndarray) -> np.ndarray:
-        """``[r, g, f, c, ...]`` of all folds together, classes first; or without classes if there are two."""
+        """Entry f = 0 of ``[r, g, f, c, ...]``, that of the whole source: classes first, without that axis if two."""
         return np.moveaxis(field[:, :, 0], 2, 0) if classes > 1 else field[:, :, 0, 0]
 
     def by_fold(field: np.ndarray) -> np.ndarray:
@@ -331,16 +331,16 @@ class UnlabelledClass(ValueError):
 
 
 def _check_solved(status: np.ndarray, mu_max: np.ndarray, margins: np.ndarray) -> None:
-    """Some point of the grid has a vote; if none has, an error that says why. Largest margins ``[r, g, f, c]``."""
+    """An error that says why, if no point of the grid ``[r, g, k]`` has a vote; of largest margins ``[r, g, c]``."""
     if np.any(status == Status.SOLVED):
         return
-    largest = np.nanmax(np.min(mu_max[:, :, 0], axis=-1), initial=0.0)
-    if status.size == 1 and status == Status.INFEASIBLE:
+    total, largest = status.size, np.nanmax(np.min(mu_max, axis=-1), initial=0.0)
+    if total == 1 and status == Status.INFEASIBLE:
         raise ValueError(
             f"margin must be in (0, mu_max], with mu_max = {largest:.6g} here, the largest margin that these labels "
             f"allow; it is {margins[0]:g}"
         )
-    reasons = [f"{Status(code).sentence} ({int(np.sum(status == code))} points)" for code in np.unique(status)]
+    reasons = [f"{Status(code).sentence} ({np.sum(status == code)} of {total} points)" for code in np.unique(status)]
     small = np.all(status == Status.MAX_ITERATIONS)
     advice = "larger margins" if small else "smaller margins, fractions of it (margin_unit='fraction'), or larger radii"
     raise ValueError(

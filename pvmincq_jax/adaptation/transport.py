@@ -68,7 +68,7 @@ class Transport(NamedTuple):
 
 
 def barycentres(source: ArrayLike, target: ArrayLike, pairs: ExpectedMatching, pv: float, radius: float) -> Transport:
-    """Moves source points by pair weights that are already there, from any matching or scaling (not in the paper).
+    """Moves source points by given pair weights, from a matching or from Sinkhorn's scaling (not in the paper).
 
     z_s = sum_t p_st x_t / P_s with P_s = sum_t p_st.
 

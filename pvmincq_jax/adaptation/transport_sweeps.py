@@ -2,7 +2,7 @@
 
 A map moves nobody, brings the source to the target's moments, or follows matchings at a radius. In the plane the useful
 radii reach far beyond the bottleneck radius; in many dimensions distances concentrate, and a little beyond it every
-point is within reach of every other. Levels of PV follow the data on both sides, and radii that reach given shares of
+point is within reach of every other. Levels of PV follow the data in both cases, and radii that reach given shares of
 all pairs are added where they are well beyond the bottleneck radius.
 
 Samples of unequal size, or of unequal class ratio, are made even by repeating rows before they are matched; copies are
@@ -37,10 +37,10 @@ from pvmincq_jax.voting.program import Solver
 
 __all__ = ["pv_transport_mincq", "transport_sweep"]
 
-MARGIN_FRACTIONS = (0.05, 0.2, 0.5)
+TRANSPORT_MARGINS = (0.05, 0.2, 0.5)
 # Levels of PV, then shares of all pairs within reach: close together where large rotations need them, and below 0.9,
 # from where on a matching is next to any permutation, and moved points are all one.
-PV_LEVELS = (0.6, 0.4, 0.2, 0.1, 0.05, 0.0)
+TRANSPORT_LEVELS = (0.6, 0.4, 0.2, 0.1, 0.05, 0.0)
 REACHES = (0.2, 0.4, 0.6, 0.75, 0.82, 0.88)
 # How far beyond the bottleneck radius, in its units: what is nearer gives next to the same map.
 _BEYOND = 1.15
@@ -132,7 +132,7 @@ def plan_maps(
 
 def _default_radii(space: Space) -> np.ndarray:
     """Those at levels of PV, and those that reach given shares of all pairs."""
-    levels, pairs = np.unique(level_radii(space, PV_LEVELS)), space.source_rows.size * space.target_rows.size
+    levels, pairs = np.unique(level_radii(space, TRANSPORT_LEVELS)), space.source_rows.size * space.target_rows.size
     wide = np.quantile(space.some_lengths(), [share for share in REACHES if share * pairs <= _MOST_EDGES])
     return np.concatenate([levels, wide[wide >= _BEYOND * levels[-1]]])
 
@@ -148,7 +148,7 @@ def transport_sweep(
     target: ArrayLike,
     *,
     radii: ArrayLike | Sequence[float] | None = None,
-    margins: ArrayLike | Sequence[float] = MARGIN_FRACTIONS,
+    margins: ArrayLike | Sequence[float] = TRANSPORT_MARGINS,
     gammas: ArrayLike | Sequence[float] | None = None,
     draws: int = 64,
     seed: int = 0,
@@ -180,9 +180,9 @@ def transport_sweep(
       mesh: as there; radii and gammas are split over its first axis.
       include_identity: whether the votes learnt on the source where it is, without adaptation, are in the grid, at
         radius 0; None: with the default radii.
-      match_moments: whether all of the grid is there a second time, with each source feature at the target's mean and
-        deviation before it is matched, see `pvmincq_jax.match_moments`; "only" for that time alone; None: with the
-        default radii.
+      match_moments: True adds to every map a second one, for which each source feature first gets the target's mean
+        and deviation, see `pvmincq_jax.match_moments`; "only" keeps just these second ones, which is what True means in
+        `pvmincq_jax.pv_transport_mincq`; False leaves them out; None: True with the default radii, else False.
       equal_sizes: whether the smaller sample is repeated to the size of the larger one before they are matched.
       ratio: the share of +1 in the target, or the shares of all classes ``[c]``, which the source is brought to by
         repeating and leaving out rows before the samples are matched; None: the classes are as frequent as in the
@@ -192,7 +192,9 @@ def transport_sweep(
       source_weights: of the source points ``[m_s]``, above 0, in MinCq, where they multiply the share in which a point
         is matched; None for 1 each. They play no part in the maps, which pair points whatever they weigh.
 
-    Returns: a `Sweep`; what could not be solved is marked, or an error, as in `pvmincq_jax.sweep`.
+    Returns:
+      A `Sweep`; what could not be solved is marked, or an error, as in `pvmincq_jax.sweep`. Radii that reach no pair
+      are left out, so r may be smaller than the number given.
 
     Example:
       >>> import pvmincq_jax as pvm
@@ -216,7 +218,7 @@ def transport_sweep(
 
     if identity_weights is None:
         # XLA compiles beside the search for radii and the matchings, as if nobody moved.
-        many = 2 * len(PV_LEVELS + REACHES) if radii is None else np.size(radii)
+        many = 2 * len(TRANSPORT_LEVELS + REACHES) if radii is None else np.size(radii)
         options.compile_for(place(identity_transport(source)), source, many)
         maps = MapOptions(radii, radius_unit, include_identity, match_moments, equal_sizes, shares, draws, seed, metric)
         makers = list(plan_maps(source, kinds, target, maps))
@@ -267,7 +269,8 @@ def pv_transport_mincq(
       solver, mesh, progress, source_weights: as in `pvmincq_jax.transport_sweep`.
       voters, most_voters: as there; kernels sit on the moved points.
       identity: whether nobody is matched, and the source stays where it is; the radius is then None or 0.
-      match_moments: whether the source is brought to the target's moments first, see `pvmincq_jax.match_moments`.
+      match_moments: whether the source first gets the target's mean and deviation, see `pvmincq_jax.match_moments`.
+        There is one map here, so True is the "only" of `pvmincq_jax.transport_sweep`, where True keeps both maps.
       equal_sizes, ratio: as in `pvmincq_jax.transport_sweep`.
 
     Returns:

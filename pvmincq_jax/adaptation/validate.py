@@ -25,17 +25,17 @@ __all__ = ["ValidatedFit", "fit_mincq_validated", "fit_transport_validated", "fi
 
 Ratio = float | Sequence[float] | Literal["source", "estimated"]
 
-# Draws times points, up to which no draw is spared by default.
+# Draws times points: up to this product the default number of draws is not reduced.
 _DRAWN = 48_000
 # Points of a domain that are matched, unless asked for more.
 MOST_POINTS = 2000
 # Options of a transport grid that say which maps it holds: who gives one knows what has changed.
-_MAPS = ("radii", "include_identity", "match_moments")
+_MAPS = ("radii", "include_identity", "match_moments", "identity_weights")
 # With more classes than so many, fewer voters: there are as many programs as classes.
 _CLASSES = 5
-# A class of a smaller share than this has vanished: where more than the ratio has changed, that is no estimate.
+# An estimate with a class below this share is rejected if more than the ratio has changed.
 _VANISHED = 0.02
-# Nor is a class left without any weight.
+# Estimated shares are raised to at least this, so that no class is without weight.
 _LEAST_SHARE = 1e-3
 
 
@@ -54,7 +54,8 @@ class ValidatedFit(NamedTuple):
 
     Attributes:
       model: the vote at the point chosen, or the committee, a `pvmincq_jax.PVMinCq`.
-      choice: the best point of the grid, a `pvmincq_jax.Choice`; its score is NaN where there was nothing to choose.
+      choice: the best point of the grid, a `pvmincq_jax.Choice`; its score is NaN if the grid has one point and
+        no folds, unless source points move.
       sweep: the whole grid, a `pvmincq_jax.Sweep`.
     """
 
@@ -68,21 +69,21 @@ class ValidatedFit(NamedTuple):
 
     @property
     def shift(self) -> Shift | None:
-        """What has changed; None where nobody asked: in the form that carries labels, or with maps of one's own."""
+        """What has changed; None in the form that carries labels, or with a criterion, radii, maps or metric given."""
         return self.sweep.shift
 
     @property
     def adapted(self) -> bool:
-        """Whether the best point of the grid adapts, and is not the source where it is."""
+        """Whether the best point of the grid adapts: False on one domain, or if no source point is moved or matched."""
         return not self.sweep.unmoved[self.choice.grid_index[0]]
 
 
 def _fit_parts(
     fit: Callable[..., ValidatedFit], task: tuple[ArrayLike, ...], most: int | None, options: dict[str, Any]
 ) -> ValidatedFit | None:
-    """A fit in which parts of large samples, taken at random, choose, and all points learn; None for other samples."""
-    size, measured = max(len(np.asarray(one)) for one in task), isinstance(options.get("metric"), Precomputed)
-    if most is None or size <= check_count("most_points", most, 2) or measured:
+    """For large samples: chooses on a random part of each, then learns the vote on all points. None if not needed."""
+    size, precomputed = max(len(np.asarray(one)) for one in task), isinstance(options.get("metric"), Precomputed)
+    if most is None or size <= check_count("most_points", most, 2) or precomputed:
         return None
     source, labels, target = read_classes(*task)
     names, seed = np.asarray(task[1]), options.get("seed", 0)
@@ -114,9 +115,9 @@ def _learn_on_all(
     samples = [moved_labels(one, labels, weights) for one in maps] or [_labels_of_all(figures, rows[0], target)]
     voters = [[figures.placed(r, g) for g in gammas] for r in rows]
     learnt_from = [np.asarray(one.moved) for one in maps] or [target]
-    learning = LearningTask(learnt_from, voters, [samples], figures.target, labels, weights)
+    whole = LearningTask(learnt_from, voters, [samples], figures.target, labels, weights)
     options = GridOptions(figures.gammas[gammas], figures.margins, figures.margin_unit, **solver)
-    again = learn_sweep(learning, options, radii=figures.radii[rows], transports=tuple(maps))
+    again = learn_sweep(whole, options, radii=figures.radii[rows], transports=tuple(maps))
     if top_fraction is None:
         return model_at(again, (0, 0, points[0, 2]))
     chosen = np.full_like(scores, np.inf)
@@ -135,11 +136,13 @@ def _labels_of_all(figures: Sweep, radius: int, target: np.ndarray) -> SelfLabel
 
 
 def best_fit(figures: Sweep, criterion: Criterion, top_fraction: float | None = None) -> ValidatedFit:
-    """The vote at the point of least score, or a committee; of one point, that is NaN if labels are carried there."""
-    if figures.status.size == 1 and not figures.transports:
-        choice = choose(figures, np.zeros((1, 1, 1)))._replace(score=np.nan, scores=np.full((1, 1, 1), np.nan))
+    """The vote at the point of least score, or a committee; one point without transports is always taken."""
+    scored = figures.transports or figures.fold_status.size > 0
+    scores = scores_of(figures, criterion) if scored else np.full(figures.status.shape, np.nan)
+    if figures.transports or figures.status.size > 1:
+        choice = choose(figures, scores)
     else:
-        choice = choose(figures, scores_of(figures, criterion))
+        choice = choose(figures, np.nan_to_num(scores))._replace(score=float(scores[0, 0, 0]), scores=scores)
     if top_fraction is None:
         return ValidatedFit(model_at(figures, choice.grid_index), choice, figures)
     return ValidatedFit(committee(figures, choice.scores, top_fraction), choice, figures)
@@ -164,9 +167,10 @@ def fit_validated(
     Args:
       source, source_labels, target: the task, as in `pvmincq_jax.sweep`.
       criterion: from a `Sweep` to scores ``[r, g, k]``, the lower the better. Of more than two classes it may give
-        scores of each ``[c, r, g, k]``, half the sum of which counts.
-      draws: matchings per fold and radius. None for 16; where ``most_points`` is None, fewer from 3 000 points on: down
-        to a quarter at four times as many.
+        scores of each ``[c, r, g, k]``, half the sum of which counts. A grid of one point is taken whatever its score,
+        which is NaN unless ``folds`` are given.
+      draws: matchings per fold and radius. None for 16; fewer where more than 3 000 target points are matched, down to
+        a quarter at four times as many.
       most_points: of a domain that are matched. Of a larger sample a random part of about so many is, classes in their
         shares: PV, radii, the grid and the choice are those of the parts. PV of fewer points is larger at one radius.
         The chosen vote is then learnt on all target points that are within the radius of one with a label, which they
@@ -186,8 +190,8 @@ def fit_validated(
     """
     check_callable("criterion", criterion)
     check_task(source, source_labels, target, classes=True)
-    same = grid | {"criterion": criterion, "draws": draws}
-    parts = _fit_parts(fit_validated, (source, source_labels, target), most_points, same)
+    options = grid | {"criterion": criterion, "draws": draws}
+    parts = _fit_parts(fit_validated, (source, source_labels, target), most_points, options)
     if parts is not None:
         return parts
     count = draw_count(draws, 16, len(np.asarray(target)))
@@ -261,10 +265,10 @@ def fit_transport_validated(
 ) -> ValidatedFit:
     """MinCq on moved source points, with radius, margin and gamma chosen without target labels, in one call.
 
-    Unless a criterion, radii, maps or a metric are given, `pvmincq_jax.detect_shift` is asked first: where the class
-    ratio or the shares of the source's cells explain the target nothing is moved, and where points that move as they
-    are nearest contradict a subspace in which nothing has changed, they move as they are nearest there. Not in the
-    paper.
+    Unless a criterion, radii, maps (``include_identity``, ``match_moments``, ``identity_weights``) or a metric are
+    given, `pvmincq_jax.detect_shift` is asked first. If class shares, or the shares of small clusters of source points,
+    explain the target, nothing is moved. If the vote on moved points contradicts the vote of a subspace that did not
+    change, points are matched again by distance within that subspace. Not in the paper.
 
     Args:
       source, source_labels, target: the task, as in `pvmincq_jax.transport_sweep`.
@@ -279,10 +283,12 @@ def fit_transport_validated(
         those that are not matched move along with their nearest ones.
       **grid: radii, margins, gammas, seed, voters, most_voters, radius_unit, margin_unit, metric, solver, mesh,
         progress, include_identity, match_moments, equal_sizes, identity_weights and source_weights, as in
-        `pvmincq_jax.transport_sweep`. Source weights say nothing of what has changed. Of c > 5 classes
+        `pvmincq_jax.transport_sweep`. `pvmincq_jax.detect_shift` does not use source weights. Of c > 5 classes
         5 / c of ``most_voters`` sit on points.
 
-    Returns: a `ValidatedFit`; its model is made of votes that the sweep has.
+    Returns:
+      A `ValidatedFit`. Its model is made of votes that the sweep has, up to ``most_points``; beyond, the chosen votes
+      are learnt again on all points.
 
     Example:
       >>> import pvmincq_jax as pvm
@@ -294,8 +300,8 @@ def fit_transport_validated(
     check_callable("criterion", criterion)
     task = source, source_labels, target
     check_task(*task, classes=True)
-    same = grid | {"criterion": criterion, "draws": draws, "ratio": ratio, "top_fraction": top_fraction}
-    parts = _fit_parts(fit_transport_validated, task, most_points, same)
+    given = grid | {"criterion": criterion, "draws": draws, "ratio": ratio, "top_fraction": top_fraction}
+    parts = _fit_parts(fit_transport_validated, task, most_points, given)
     if parts is not None:
         return parts
     seed, metric, most = grid.get("seed", 0), grid.get("metric", "euclidean"), grid.get("most_voters", MOST_VOTERS)

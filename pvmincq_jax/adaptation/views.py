@@ -117,10 +117,10 @@ def _sweep_views(
     graphs = [space_graph(space, float(radius)) for space, radius in zip(spaces, radii.max(axis=0))]
     if not any(graph.neighbours.size for graph in graphs):
         check_reach(min(graphs, key=lambda graph: graph.nearest))
-    learning = everybody_and_folds(np.hstack([samples[0] for samples in task.matched]), task.labels, folds, seed)
-    with progress_bar(progress, len(learning) * len(radii) * (1 + len(placed)), "sweep") as advance:
-        samples = carry_at_radii(graphs, radii, task.labels, np.ones(len(task.labels)), learning, draws, seed, advance)
-        problem = LearningTask([task.target], [placed], samples, task.target, task.labels, 1.0, task.source, learning)
+    learns = everybody_and_folds(np.hstack([samples[0] for samples in task.matched]), task.labels, folds, seed)
+    with progress_bar(progress, len(learns) * len(radii) * (1 + len(placed)), "sweep") as advance:
+        samples = carry_at_radii(graphs, radii, task.labels, np.ones(len(task.labels)), learns, draws, seed, advance)
+        problem = LearningTask([task.target], [placed], samples, task.target, task.labels, 1.0, task.source, learns)
         target = np.hstack([one[1] / unit for one, unit in zip(task.matched, task.units)])
         lengths = np.mean(radii / task.units, axis=1)
         return learn_sweep(problem, options._replace(advance=advance), radii=lengths, target=target)
@@ -199,8 +199,8 @@ def fit_views_validated(
 
     Args:
       source_views, source_labels, target_views, matching: as in `pv_mincq_views`.
-      criterion: from a `pvmincq_jax.Sweep` to scores; its ``gammas`` are the multiples, and with ``matching="each"``
-        its radii are means over the views in units of their scales.
+      criterion: from a `pvmincq_jax.Sweep` to scores. The ``gammas`` of that sweep are the multiples, and with
+        ``matching="each"`` its ``radii`` are means over the views in units of their scales.
       multiples: of one over the median squared distance, to choose from.
       **grid: ``levels`` of PV, see `pvmincq_jax.grid_radii`, with ``matching="each"`` of the PV in each view; and
         margins, folds (5), draws (16), seed, margin_unit, mesh and progress, as in `pvmincq_jax.sweep`.
@@ -241,7 +241,7 @@ def fit_votes_validated(
       source_votes: of the given classifiers on the source ``[m_s, n]``, for R_S. A classifier that learnt from these
         points flatters itself on them: give its votes on folds that it was not learnt from.
       target_votes: ``[m_t, n]``.
-      criterion: from a `pvmincq_jax.Sweep` to scores; its only gamma is 1, which nothing depends on.
+      criterion: from a `pvmincq_jax.Sweep` to scores. The only gamma of that sweep is 1, which nothing depends on.
       **grid: levels, margins, folds, draws, seed, margin_unit, mesh and progress, as in `fit_views_validated`.
 
     Returns: a `pvmincq_jax.ValidatedFit`; the points of its model are votes, as with `pvmincq_jax.adapt_votes`.

@@ -24,8 +24,9 @@ from pvmincq_jax.matching.space import Metric, Points, make_space
 
 __all__ = ["ExpectedMatching", "Matching", "MatchingDraws", "draw_matchings", "match", "perturbed_variation"]
 
-# Edges per point up to which a graph is taken whole, and random neighbours of each point in a thin one.
+# Edges per point up to which a graph is taken whole.
 _WHOLE = 16
+# Random neighbours of each point in a graph that is thinned out.
 _SAMPLED = 8
 # Edges that a search handles at once.
 _BLOCK = 1 << 21

@@ -288,7 +288,8 @@ def sinkhorn_transport(
     z_s = sum_t p_st x_t / P_s, with p of `sinkhorn_matching` on `radius_affinity`, of as many pairs as the smaller
     sample has points: a soft edge always allows them, and a sharp one from the bottleneck radius on.
 
-    A traced function throughout, differentiable in both samples and the radius, where `pvmincq_jax.pv_transport` draws.
+    A traced function throughout, differentiable in both samples and the radius, whereas `pvmincq_jax.pv_transport`
+    draws matchings at random.
 
     Args:
       source, target: ``[m_s, d]`` and ``[m_t, d]``.

@@ -212,7 +212,7 @@ def make_space(source: Points, target: Points, metric: Metric = "euclidean", tie
     features = np.ascontiguousarray(x.T), np.ascontiguousarray(y.T)
     space = Space(*features, power, matrix, source_rows, target_rows)
     if matrix is None and not space.suits_tree and len(x) * len(y) <= PAIR_BLOCK:
-        # Every graph would go over all pairs. SciPy's sums have the digits of `lengths`, its powers need not.
+        # Every graph would go over all pairs. SciPy's sums equal `lengths` to the last bit; its powers need not.
         if power in _POWERS.values():
             return space._replace(matrix=cdist(x, y, "minkowski", p=power))
         return space._replace(matrix=np.concatenate([block for _, block in space.blocks()]))

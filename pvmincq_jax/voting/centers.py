@@ -38,12 +38,12 @@ class Centers(NamedTuple):
     of_target: np.ndarray
     source_rows: np.ndarray
 
-    def mask(self, matched: np.ndarray, learning: np.ndarray) -> np.ndarray:
+    def mask(self, matched: np.ndarray, learns: np.ndarray) -> np.ndarray:
         """Which voters take part ``[n]``: those of matched target ``[m_t]`` and learnt source points ``[m_s]``."""
         standing = np.zeros(len(self.points) - len(self.source_rows), bool)
         if standing.size:
             standing[self.of_target[matched]] = True
-        return np.concatenate([standing, learning[self.source_rows]])
+        return np.concatenate([standing, learns[self.source_rows]])
 
 
 def draw_centers(source: np.ndarray, target: np.ndarray, kind: CenterKind, most: int | None, seed: int) -> Centers:
@@ -125,7 +125,7 @@ def place_on_moved(
 
 
 def stack_masks(masks: Sequence[np.ndarray]) -> np.ndarray:
-    """Masks of different lengths as the rows of one array ``[L, n]``, filled up with False.
+    """Masks of different lengths as the rows of one array ``[L, n]``, padded with False.
 
     Example:
       >>> stack_masks([np.array([True]), np.array([False, True])])

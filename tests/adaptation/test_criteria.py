@@ -183,6 +183,29 @@ def test_fit_validated_without_a_choice(task):
         )
 
 
+def test_one_point_is_taken_and_scored_on_folds(task):
+    arguments = task.source, task.source_labels, task.target
+    point = {"radii": [0.6], "margins": [0.3], "gammas": [5.0]}
+    alone = pvm.fit_validated(*arguments, **point)
+    assert np.isnan(alone.choice.score)
+    found = pvm.fit_validated(*arguments, **point, folds=2)
+    np.testing.assert_array_equal(found.choice.scores, pvm.label_criterion(found.sweep))
+    assert found.choice.score == found.choice.scores.item() > 0
+    never = pvm.fit_validated(*arguments, **point, folds=2, criterion=lambda one: np.full(one.status.shape, np.inf))
+    assert never.choice.score == np.inf
+    for one in (found, never):
+        np.testing.assert_array_equal(one.model.weights, alone.model.weights)
+    with pytest.raises(ValueError, match="scores must have the grid's shape"):
+        pvm.fit_validated(*arguments, **point, folds=2, criterion=lambda one: np.zeros(3))
+
+
+def test_on_one_domain_nothing_is_adapted(task):
+    own = pvm.fit_mincq_validated(task.source, task.source_labels, margins=[0.3], gammas=[5.0])
+    assert not own.adapted
+    carried = pvm.fit_validated(*task[:3], radii=[0.6], margins=[0.3], gammas=[5.0])
+    assert carried.adapted
+
+
 # Validation of any fit function; what it computes is checked by hand in test_baselines_form.py.
 
 

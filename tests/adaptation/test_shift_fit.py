@@ -40,6 +40,17 @@ def test_a_class_ratio_moves_nothing(one_gamma):
     np.testing.assert_array_equal(model.predict(target) == "middle", pvm.predict(fitted.model, target) > 0)
 
 
+def test_given_weights_are_kept(one_gamma):
+    """Whoever gives weights of source points that stay knows what has changed, as whoever gives the maps."""
+    source, labels, target, _ = disc_task(3, rare=True)
+    given = np.where(labels > 0, 1.0, 3.0)
+    fitted = pvm.fit_transport_validated(source, labels, target, identity_weights=given)
+    assert fitted.shift is None
+    assert not fitted.adapted
+    (still,) = fitted.sweep.transports
+    np.testing.assert_array_equal(still.weights, given)
+
+
 def test_many_classes(one_gamma):
     source, labels, target = gaussian_task(np.random.default_rng(5), [40, 40, 40], [10, 90, 20])
     model = PVTransportClassifier(ratio="estimated").fit_domains(source, labels, target)

@@ -249,8 +249,20 @@ def test_all_points_failing_says_why(task):
     arguments = task.source, task.source_labels, task.target
     with pytest.raises(ValueError, match=r"radius 1e-08 leaves every point unmatched: .*smallest distance"):
         pvm.sweep(*arguments, **(ABSOLUTE | {"radii": [1e-9, 1e-8]}))
-    with pytest.raises(ValueError, match=r"no point of the grid could be solved: .*16 points.*smaller margins"):
+    with pytest.raises(ValueError, match=r"no point of the grid could be solved: .*\(4 of 4 points\).*smaller margins"):
         pvm.sweep(*arguments, **(ABSOLUTE | {"radii": [0.5, 0.7], "margins": [1.5, 2.0]}))
+    with pytest.raises(ValueError, match=r"margin must be in \(0, mu_max\], with mu_max = .* it is 1\.5"):
+        pvm.sweep(*arguments, **(ABSOLUTE | {"radii": [0.5], "margins": [1.5]}))
+
+
+def test_a_vote_of_some_folds_is_no_point_of_the_grid(task, grid):
+    """Without some source points the labels may allow a larger margin than with all of them."""
+    arguments, beyond = (task.source, task.source_labels, task.target), 1.001 * float(grid.mu_max[0, 0])
+    both = pvm.sweep(*arguments, **(ABSOLUTE | {"radii": grid.radii[:1], "margins": [0.01, beyond]}))
+    assert both.status.tolist() == [[[pvm.Status.SOLVED, pvm.Status.INFEASIBLE]]]
+    assert np.any(both.fold_status[..., 1] == pvm.Status.SOLVED)
+    with pytest.raises(ValueError, match="margin must be in"):
+        pvm.sweep(*arguments, **(ABSOLUTE | {"radii": grid.radii[:1], "margins": [beyond]}))
 
 
 # Bad input.

@@ -108,6 +108,17 @@ def test_a_family_in_jax_and_in_numpy_learn_the_same_vote(call, task, tmp_path):
     assert np.max(np.abs(values[0])) > 1e-3
 
 
+def test_a_file_takes_back_voters_of_its_class_alone(task, tmp_path):
+    model = pvm.pv_mincq(*task[:3], radius=0.8, margin=0.3, voters=LaplacianNumpy(0.7))
+    pvm.save_model(model, tmp_path / "model.npz")
+    same = model.voters._replace()
+    assert pvm.load_model(tmp_path / "model.npz", voters=same).voters is same
+    for other in (pvm.GaussianVoters(task.target, 1.0), LaplacianNumpy, "rbf"):
+        message = f"voters must be a LaplacianNumpy, as in the file; it is of type {type(other).__name__}"
+        with pytest.raises(ValueError, match=message):
+            pvm.load_model(tmp_path / "model.npz", voters=other)
+
+
 def test_the_width_that_is_chosen_is_told(task):
     fit = pvm.fit_validated(*task[:3], radii=[0.8], margins=[0.3], folds=2, draws=2, voters=LaplacianJax)
     np.testing.assert_allclose(fit.sweep.gammas, LaplacianJax.default_values(task.target))
