@@ -184,7 +184,9 @@ def _is_deep(graph: RadiusGraph, by_target: csc_array | None) -> bool:
     """Whether some source point of a graph is more than a few steps away from the first one of its component."""
     sizes = graph.source_rows.size, graph.target_rows.size
     sources, targets = _edges(graph, by_target, np.random.default_rng(0))
-    edges = csr_array((np.ones(len(sources), np.int32), (sources, sizes[0] + targets)), shape=(sum(sizes),) * 2)
+    # SciPy's older versions ask for int32, here and below.
+    ends = sources.astype(np.int32), (sizes[0] + targets).astype(np.int32)
+    edges = csr_array((np.ones(len(sources), np.int32), ends), shape=(sum(sizes),) * 2)
     component = connected_components(edges, directed=False)[1][: sizes[0]]
     first = np.unique(component, return_index=True)[1]
     hops = dijkstra(edges, directed=False, indices=first, unweighted=True, min_only=True)[: sizes[0]]
@@ -241,7 +243,7 @@ def _sample(starts: np.ndarray, neighbours: np.ndarray, stream: np.random.Genera
 
 def _maximum(edges: Edges, sizes: tuple[int, int], stream: np.random.Generator, deep: bool) -> np.ndarray:
     """A maximum matching of these edges, as the source of each target, or -1 ``[m_t]``."""
-    # SciPy follows the order of the vertices, so that they are numbered at random. Its older versions ask for int32.
+    # SciPy follows the order of the vertices, so that they are numbered at random.
     numbers = [stream.permutation(size).astype(np.int32) for size in sizes]
     ends = numbers[0][edges[0]], numbers[1][edges[1]]
     if deep:
