@@ -163,8 +163,8 @@ class _Shape(NamedTuple):
     @property
     def seconds(self) -> float:
         """About how long one margin takes, as measured on one core."""
-        n, r, steps = self
-        if steps == "quick" and 2 * r > n:
+        n, r, _ = self
+        if self.dense:
             return 11 * (n**3 / 3 + 20 * n * r) / 1.3e10
         return 14 * ((n * r**2 + r**3 / 3 + 20 * n * r) / 2.5e10 + 60e-6)
 

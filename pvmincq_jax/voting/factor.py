@@ -43,6 +43,7 @@ def loop_on_cpu(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def apply(*arguments: Any) -> Any:
+        # The rule above is traced with a mesh that is set, be it empty. Set here, too, jit knows its own trace again.
         with jax.sharding.use_abstract_mesh(jax.sharding.get_abstract_mesh()):
             return batchable(*jax.lax.stop_gradient(arguments))
 

@@ -108,10 +108,11 @@ def _attempt(
     scaled, (rank, voters) = qp.scaled(problem), problem.factor.shape
     sure = functools.partial(solve_interior_point, scaled, sizes=sizes)
     quick = functools.partial(sure, rows=lead, dense=2 * lead > voters)
-    # By rank and with all rows, quick steps have nothing to leave out.
-    alone = sure if steps == "sure" or (lead == rank and 2 * rank <= voters) else quick if steps == "quick" else None
-    if alone is not None:
-        solution = alone(problem.skip)
+    if lead == rank and 2 * rank <= voters:
+        # By rank and with all rows, quick steps have nothing to leave out.
+        steps = "sure"
+    if steps != "both":
+        solution = (sure if steps == "sure" else quick)(problem.skip)
         return solution, _kkt_residual(sample, problem, solution)
 
     def attempt(state: tuple[Array, qp.BoxQPSolution, Array]) -> tuple[Array, qp.BoxQPSolution, Array]:
