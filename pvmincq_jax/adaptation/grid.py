@@ -19,10 +19,9 @@ import numpy as np
 
 from pvmincq_jax._threads import core_count, one_blas_thread
 from pvmincq_jax._types import Array, MarginUnit, Status, precision
-from pvmincq_jax.voting.factor import Part, SmallSample, from_moments, from_votes, moments
+from pvmincq_jax.voting.factor import Part, SmallSample, from_moments, from_votes, ladder_rank, moments
 from pvmincq_jax.voting.families import read_votes
-from pvmincq_jax.voting.interior_point import Sizes
-from pvmincq_jax.voting.program import SMALL_MARGIN, Solver, Steps, accuracy, learn
+from pvmincq_jax.voting.program import SMALL_MARGIN, Solver, Steps, accuracy, learn, sample_of
 
 __all__: list[str] = []
 
@@ -30,20 +29,19 @@ __all__: list[str] = []
 _BLOCK, _KEPT = 1 << 22, 1 << 25
 # Programs that a grid compiles at most; and seconds of work that one has to save: it takes twice that to compile, and
 # the next fits find it there.
-_PROGRAMS, _COMPILING = 4, 1.0
-# Up to so many voters all programs are dense; beyond, ranks of programs by rank are these two, their doubles, and half
-# of the voters.
-_FEW, _RANKS = 120, (64, 96)
+_PROGRAMS, _COMPILING = 4, 0.5
+# Up to so many voters all programs have as many rows as voters; beyond, numbers of rows are those of `ladder_rank`.
+_FEW = 120
 # By how much sizes of programs are below round numbers.
 _OFF = 8
-# Rows that a dense program has beyond its voters: a small sample has one more than voters at most.
+# Rows that a program has beyond its voters, at most: a small sample has one more than voters.
 _SPARE = 8
 # Numbers of small samples that are kept at a time, 256 MB, and on an accelerator, which solves them side by side, 1 GB.
 _SAMPLES, _BATCH = 1 << 25, 1 << 27
 
 # Compiles in a third of the time, and runs as fast. The level is 1, or 0 for less work than so many seconds: that takes
 # a third of the time again to compile, and runs for twice as long.
-_SHORT = 0.5
+_SHORT = 0.15
 _OPTIONS: Any = {
     "xla_cpu_use_fusion_emitters": False,
     "xla_llvm_disable_expensive_passes": True,
@@ -142,41 +140,25 @@ def ladder_size(size: int) -> int:
 
 
 class _Shape(NamedTuple):
-    """The voters and rows of a compiled program, and its steps, which are dense where quick ones have many rows."""
+    """The voters and rows of a compiled program, and its steps."""
 
     voters: int
     rows: int
     steps: Steps
 
     @property
-    def dense(self) -> bool:
-        """Whether steps are by a Cholesky factor of M + D."""
-        return self.steps == "quick" and 2 * self.rows > self.voters
-
-    @property
-    def sizes(self) -> Sizes:
-        """Voters and rows of smaller problems, of which a step works with these alone; four fifths are a fold's."""
-        n, r, _ = self
-        fold = n * 4 // 5 // 8 * 8
-        return ((n // 2, r), (fold, r)) if self.dense else ((fold, r // 2), (fold, 3 * r // 4), (fold, r))
-
-    @property
     def seconds(self) -> float:
         """About how long one margin takes, as measured on one core."""
         n, r, _ = self
-        if self.dense:
-            return 11 * (n**3 / 3 + 20 * n * r) / 1.3e10
-        return 14 * ((n * r**2 + r**3 / 3 + 20 * n * r) / 2.5e10 + 60e-6)
+        return 13 * (25e-6 + 1e-9 * n * r + 6e-12 * n * r**2)
 
 
 def _shape(voters: int, rows: int, steps: Steps, widest: int) -> _Shape:
     """The program of a problem in a grid whose largest one has so many voters: one of few, whatever the data."""
-    half = ladder_size(widest) // 2
-    if widest > _FEW and rows <= half:
-        ranks = (rank << doubles for doubles in range(rows.bit_length()) for rank in _RANKS)
-        rank = next(rank for rank in ranks if rank >= rows)
-        return _Shape(ladder_size(widest), min(rank, half), steps)
-    return _Shape(ladder_size(voters), ladder_size(voters) + _SPARE, steps)
+    size, rank = ladder_size(voters), ladder_rank(rows)
+    if widest > _FEW and rank < size:
+        return _Shape(ladder_size(widest), rank, steps)
+    return _Shape(size, size + _SPARE, steps)
 
 
 def plan_shapes(sizes: Sequence[tuple[int, int, Steps]], margins: int) -> list[_Shape]:
@@ -187,7 +169,7 @@ def plan_shapes(sizes: Sequence[tuple[int, int, Steps]], margins: int) -> list[_
 
     Example:
       >>> [tuple(shape) for shape in plan_shapes([(300, 40, "quick"), (120, 20, "quick")], margins=5)]
-      [(312, 64, 'quick'), (312, 64, 'quick')]
+      [(312, 44, 'quick'), (312, 44, 'quick')]
     """
     widest = max((voters for voters, _, _ in sizes), default=0)
     chosen = {size: _shape(*size, widest) for size in set(sizes)}
@@ -224,11 +206,11 @@ def _program(
     On a CPU vmap would solve one problem after the other, too: said at once, it is traced in a fifth of the time.
     """
     over = _one_by_one if platform == "cpu" else jax.vmap
-    steps, sizes = shape.steps, shape.sizes if platform == "cpu" else ()
 
     def one(rows: Array, labels: Array, mask: Array, margins: Array) -> Any:
         shares = jax.numpy.ones_like(labels)
-        return over(lambda mu: learn(rows, labels, mu, shares, mask, None, solver, steps, sizes=sizes))(margins)
+        sample = sample_of(rows, labels, shares, mask, None, solver, shape.steps)
+        return over(lambda mu: learn(sample, mu, solver))(margins)
 
     solution = over(one)(rows, labels, mask, margins)
     return solution.weights, solution.status, solution.kkt_residual, solution.c_bound, solution.mu_max

@@ -1,7 +1,8 @@
 """A primal-dual interior-point method for the program of `qp`: its Newton systems and its loop.
 
-A step solves its Newton system by the rank of F, in O(n r^2), or, where F has about as many rows as columns, densely,
-by a Cholesky factor of F'F + D.
+A step solves its Newton system in one of two ways. Quick steps take conjugate gradients, preconditioned by a few rows
+of F: most voters are at a bound, or on their way there, and a few rows see to the others. Sure ones factor the whole
+system by the rank of F, and refine what they find; they keep their digits at any margin.
 """
 
 import functools
@@ -12,7 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from pvmincq_jax._types import Array
-from pvmincq_jax.voting.qp import BoxQPSolution, ScaledQP, inner
+from pvmincq_jax.voting.qp import BoxQP, BoxQPSolution, ScaledRows, inner, start
 
 __all__: list[str] = []
 
@@ -27,11 +28,19 @@ _STOP = 1e-5, 1e-10
 _BLOCKED = 1e-6
 # Next to mu_max is where so small a share of q'q is left that digits are lost.
 _NEAR = 1e-3
+# Of the complementarity, what conjugate gradients may leave of the dual equation, and how many of them a direction may
+# take. Where a direction took more than the voters over the last number, the steps to come factor F'F + D.
+_INEXACT, _MOST_GRADIENTS, _SLOW = 0.03, 100, 16
+# The least that the preconditioner adds to D, in roundings of the largest second moment of a voter.
+_FLOOR = 1e3
 
-# Numbers of voters and rows.
-Sizes = tuple[tuple[int, int], ...]
-# From g ``[n]``, and whether it is the corrector's (1) or not (0), to du ``[n]`` and (d zeta, dy) ``[r + 1]``.
-Newton = Callable[[Array, Array], tuple[Array, Array]]
+# From g ``[n]``, and whether it is the corrector's (1) or not (0), to du ``[n]``, the change of the dual variables, and
+# how many conjugate gradients it took.
+Newton = Callable[[Array, Array], tuple[Array, Array, Array]]
+
+
+# How many conjugate gradients there were; du, dy, what they leave of the equation, the last direction and its energy.
+_Descent = tuple[Array, Array, Array, Array, Array, Array]
 
 
 class _Iterate(NamedTuple):
@@ -48,51 +57,26 @@ class _State(NamedTuple):
     best: _Iterate
     best_residual: Array
     without_progress: Array
+    gradients: Array  # the most that a direction took so far
     iterations: Array
     done: Array
 
 
-def _newton_factor(F: Array, free: Array, dense: bool, sizes: Sizes) -> Callable[[Array], Array]:
-    """The function from D ``[n]`` to L of a Newton system: LL' = F'F + D, or I + F D^-1 F' by rank.
+def _cholesky(matrix: Array) -> Array:
+    """The columns of L one after the other, of a symmetric matrix LL'.
 
-    Of a problem that was padded, with voters that are not free and rows of zeros at the end, only a leading block
-    differs from the identity. It is computed at the first of the sizes that holds it.
-
-    Args:
-      F: ``[r, n]``, 0 for voters that are not free.
-      free: ``[n]``; D is 1 elsewhere.
-      dense: which system.
-      sizes: of voters and rows, from small to large.
+    LAPACK has columns where JAX has rows. Transposed before and after, nothing is copied, and one long vector is handed
+    through loops and branches as it is, where XLA would copy a matrix from rows to columns at every use.
     """
-    rank, voters = F.shape
-    size = voters if dense else rank
-    last_row, last_voter = (
-        jnp.max(jnp.where(used, jnp.arange(len(used)), -1)) for used in (jnp.any(F != 0, axis=1), free)
-    )
-
-    def factor(voters: int, rank: int) -> Callable[[Array], Array]:
-        part = F[:rank, :voters]
-        gram = part.T @ part if dense else None
-        identity = jnp.eye(voters if dense else rank, dtype=F.dtype)
-
-        def lower(D: Array) -> Array:
-            D = D[:voters]
-            system = identity + (part / D) @ part.T if gram is None else gram + D * identity
-            leading = jnp.linalg.cholesky(system, symmetrize_input=False)
-            return jax.lax.dynamic_update_slice(jnp.eye(size, dtype=F.dtype), leading, (0, 0))
-
-        return lower
-
-    factors = [factor(*each) for each in (*sizes, (voters, rank))]
-    if not sizes:
-        return factors[0]
-    small = jnp.stack([(n <= last_voter) | (r <= last_row) for n, r in sizes])
-    return lambda D: jax.lax.switch(jnp.sum(small), factors, D)
+    return jnp.linalg.cholesky(matrix.T, symmetrize_input=False).T.ravel()
 
 
-def _newton_by_rank(
-    rows: Array, q: Array, a: Array, binding: Array, D_inverse: Array, lower: Array, residuals: Array, refined: bool
-) -> Newton:
+def _triangle(columns: Array, size: int) -> Array:
+    """L ``[size, size]``."""
+    return columns.reshape(size, size).T
+
+
+def _newton_by_rank(rows: ScaledRows, binding: Array, D_inverse: Array, residuals: Array, zero: Array) -> Newton:
     """The system in (d zeta, d y), after du = D^-1 (g - F' d zeta + e dy).
 
     With K = I + F D^-1 F', and a = F'q + e, it is
@@ -106,84 +90,147 @@ def _newton_by_rank(
 
         c dy = r_b - (e + F't)' D^-1 g - v' r_z,   c = q'v + (e + F't)' D^-1 e.
 
-    Refined, the corrector solves once more for what it leaves of the last two of the three equations; the first is met
-    by du itself.
+    The corrector solves once more for what it leaves of the last two of the three equations; the first is met by du
+    itself.
 
     Args:
-      rows: [F; -e'] ``[r + 1, n]``.
-      q: (q, -1) ``[r + 1]``.
-      a: ``[n]``.
-      binding: as in `ScaledQP`; where nothing binds, c is 1 and the multiplier stays at 0.
-      D_inverse: ``[n]``.
-      lower: L ``[r, r]``.
+      rows: all rows.
+      binding: as in `Start`; where nothing binds, the multiplier stays at 0.
+      D_inverse: ``[n]``, 0 for voters that are not free.
       residuals: of the last two equations, (-r_z, -r_b) ``[r + 1]``.
-      refined: see above.
+      zero: conjugate gradients.
     """
-    half = functools.partial(jax.scipy.linalg.solve_triangular, lower, lower=True)
+    F, down, q, a = rows.factor, rows.down, rows.target, rows.normal
+    columns = _cholesky(jnp.eye(len(F), dtype=F.dtype) + (F * D_inverse) @ F.T)
+
+    def half(right_side: Array, trans: int = 0) -> Array:
+        return jax.scipy.linalg.solve_triangular(_triangle(columns, len(F)), right_side, lower=True, trans=trans)
+
     other_half = functools.partial(half, trans=1)
     # [F; -e'] D^-1 times e and a.
-    of_e, of_a = (rows @ (D_inverse * jnp.stack([-rows[-1], a])).T).T
+    of_e, of_a = (down @ (D_inverse * jnp.stack([-down[-1], a])).T).T
     target = q[:-1]
     halves = half(jnp.stack([target - of_e[:-1], of_a[:-1]], axis=1))
     t, v = other_half(halves).T
     along = halves[:, 0]
     length, along_length, by_target, by_e = inner([target, along, target, t], [target, along, v, of_e[:-1]])
     near = length - along_length < _NEAR * length
-    c = jnp.where(near, by_target + by_e, length - along_length) - of_e[-1] + (1 - binding)
+    c = jnp.where(near, by_target + by_e, length - along_length) - of_e[-1]
+    c_inverse = binding / jnp.where(binding > 0, c, 1.0)
     # What the second equation takes of r_z, of F D^-1 g and of L^-1 times the first's right side.
     taken = [jnp.where(near, v, target), jnp.where(near, -t, 0.0), jnp.where(near, 0.0, -along)]
 
     def solve(_: Array, state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
         """From du so far, what it leaves of -r_z and -r_b, and (d zeta, dy) so far, to all three one step further."""
         du, left, dual = state
-        product = rows @ du
+        product = down @ du
         first = half((product + left)[:-1, None])[:, 0]
-        dy = (product[-1] - left[-1] + jnp.sum(inner(taken, [left[:-1], product[:-1], first]))) / c
+        dy = (product[-1] - left[-1] + jnp.sum(inner(taken, [left[:-1], product[:-1], first]))) * c_inverse
         more = jnp.append(other_half((first - along * dy)[:, None])[:, 0], dy)
-        return du - D_inverse * (more @ rows), left - more - q * dy, dual + more
+        return du - D_inverse * (more @ down), left - more - q * dy, dual + more
 
-    def newton(g: Array, corrector: Array) -> tuple[Array, Array]:
+    def newton(g: Array, corrector: Array) -> tuple[Array, Array, Array]:
         state = D_inverse * g, residuals, jnp.zeros_like(residuals)
-        state = jax.lax.fori_loop(0, 1 + corrector, solve, state) if refined else solve(corrector, state)
-        return state[0], state[2]
+        du, _, dual = jax.lax.fori_loop(0, 1 + corrector, solve, state)
+        return du, dual, zero
 
     return newton
 
 
-def _newton_dense(F: Array, across: Array, q: Array, lower: Array, free: Array, residuals: Array) -> Newton:
-    """The system in (du, dy), after d zeta = F du - q dy - r_z: (F'F + D) du - a dy = g + F' r_z, a' du = r_b.
+def _preconditioner(
+    rows: ScaledRows, D: Array, free: Array, whole: Array | None, slow: Array
+) -> Callable[[Array], Array]:
+    """The function from v ``[n]`` to P^-1 v, with P = F_1'F_1 + D + E, or where that was slow by ``whole``.
 
-    Nothing is refined: that would gain digits at tiny margins only.
+    F_1 are the leading rows, and E is the diagonal of what they leave out of F'F.
+    """
+    F_1, floor = rows.leading, _floor(rows)
+    inverse = jnp.where(free, 1 / (D + jnp.maximum(rows.rest, floor)), 0.0)
+    columns = _cholesky(jnp.eye(len(F_1), dtype=D.dtype) + (F_1 * inverse) @ F_1.T)
+
+    def by_rows(vector: Array) -> Array:
+        vector = inverse * vector
+        return vector - inverse * (jax.scipy.linalg.cho_solve((_triangle(columns, len(F_1)), True), F_1 @ vector) @ F_1)
+
+    if whole is None:
+        return by_rows
+
+    def densely(vector: Array) -> Array:
+        return jax.scipy.linalg.cho_solve((_triangle(whole, len(D)), True), jnp.where(free, vector, 0.0))
+
+    return lambda vector: jax.lax.cond(slow, densely, by_rows, vector)
+
+
+def _floor(rows: ScaledRows) -> Array:
+    """The least that is added to D."""
+    return _FLOOR * jnp.finfo(rows.rest.dtype).eps * jnp.max(jnp.sum(rows.factor**2, axis=0))
+
+
+def _newton_by_gradients(
+    rows: ScaledRows,
+    invert: Callable[[Array], Array],
+    a: Array,
+    D: Array,
+    level: Array,
+    slack: Array,
+    complementarity: Array,
+    zero: Array,
+) -> Newton:
+    """The system in (du, dy), (F'F + D) du - a dy = g and a' du = r_b, by preconditioned conjugate gradients.
+
+    The preconditioner P comes with the equality, P z - a dy = residual and a' z = 0, so that all directions keep a' du.
+    They end where what is left of the first equation, times the smaller slack of each coordinate, adds up to a tenth of
+    the complementarity: that is by how much it changes the duality gap.
 
     Args:
-      F: ``[r, n]``.
-      across: [F', a] ``[n, r + 1]``.
-      q: (q, -1) ``[r + 1]``.
-      lower: L ``[n, n]``, with LL' = F'F + D for the voters that are free.
-      free: ``[n]``.
-      residuals: (-r_z, -r_b) ``[r + 1]``.
+      rows: of F.
+      invert: from v to P^-1 v, which is 0 for voters that are not free.
+      a: ``[n]``, 0 for voters that are not free.
+      D: ``[n]``.
+      level: r_b.
+      slack: the smaller one of each coordinate ``[n]``, 0 for voters that are not free.
+      complementarity: slack times multiplier, summed over all bounds.
+      zero: where to count from.
     """
-    a = jnp.where(free, across[:, -1], 0.0)
-    pulled = jnp.where(free, residuals[:-1] @ F, 0.0)
+    hessian = rows.hessian
+    # [F; 0]: the last of the votes is a' p, which is 0.
+    back = jnp.concatenate([rows.factor, jnp.zeros_like(rows.factor[:1])])
+    toward = invert(a)
+    reach = a @ toward
+    # No coordinate that is free is bound by the equality where a is 0.
+    reach = jnp.where(reach > 0, reach, 1.0)
 
-    def newton(g: Array, corrector: Array) -> tuple[Array, Array]:
+    def is_rough(state: _Descent) -> Array:
+        count, _, _, residual, _, _ = state
+        left = jnp.abs(residual) @ slack
+        return (count < 1) | ((left > _INEXACT * complementarity) & (count < _MOST_GRADIENTS))
+
+    def descend(state: _Descent) -> _Descent:
+        count, du, dy, residual, direction, before = state
+        # The first one solves the preconditioner's own system, and meets the equality.
+        first = count < 1
+        z = invert(residual)
+        more = (jnp.where(first, level, 0.0) - a @ z) / reach
+        z, residual = z + more * toward, residual + more * a
+        energy = residual @ z
+        direction = z + energy / before * direction
+        image = D * direction + (direction @ hessian if hessian is not None else direction @ rows.across @ back)
+        length = jnp.where(first, 1.0, energy / (direction @ image))
+        before = jnp.where(first, before, energy)
+        return count + 1, du + length * direction, dy + more, residual - length * image, direction, before
+
+    def newton(g: Array, corrector: Array) -> tuple[Array, Array, Array]:
         del corrector
-        # Two right sides at once take as long as one: it is the triangle that has to be read.
-        toward, du = jax.scipy.linalg.cho_solve((lower, True), jnp.stack([a, g - pulled], axis=1)).T
-        # The multiplier for which a' du = r_b.
-        reach = a @ toward
-        dy = jnp.where(reach > 0, -(residuals[-1] + a @ du) / jnp.where(reach > 0, reach, 1.0), 0.0)
-        du = du + dy * toward
-        # The last of these is dy, as a' du = r_b.
-        return du, du @ across + residuals - q * dy
+        nothing = jnp.zeros_like(g)
+        state = zero, nothing, 0 * level, g, nothing, jnp.inf + 0 * level
+        count, du, dy, *_ = jax.lax.while_loop(is_rough, descend, state)
+        return du, dy, count
 
     return newton
 
 
-def solve_interior_point(
-    scaled: ScaledQP, skip: Array, rows: int | None = None, dense: bool = False, sizes: Sizes = ()
-) -> BoxQPSolution:
-    """Mehrotra's predictor-corrector method, with three changes for MinCq, in the scale of `ScaledQP`.
+def solve_interior_point(problem: BoxQP, rows: ScaledRows, skip: Array, sure: bool) -> BoxQPSolution:
+    """Mehrotra's predictor-corrector method, with three changes for MinCq, in the scale of `ScaledRows`.
 
     Start: the analytic centre of the feasible set, with the multipliers of a point on the central path. Close to
     mu_max that set is tiny, and from sign(a), all but in its corner, complementarity vanishes long before the dual
@@ -198,33 +245,25 @@ def solve_interior_point(
 
         D du + F' d zeta - e dy = g,   F du - d zeta - q dy = r_z,   a' du = r_b,   D = lower / s_l + upper / s_u.
 
-    By rank, with a refined corrector, it keeps its digits at any margin. Densely, or with some rows alone, nothing is
-    refined: that is cheaper, densely from r = n / 2 on, and keeps them at margins from a hundredth of mu_max on.
+    Sure steps keep their digits at any margin. Quick ones take zeta = F u - q y after each step, so that r_z is 0, and
+    keep them at margins from a hundredth of mu_max on.
 
     Args:
-      scaled: of `scaled`.
+      problem: with all rows of F.
+      rows: these, or for quick steps some of the first ones.
       skip: True when there is nothing to solve.
-      rows: how many of the factor's rows to use, the first ones; all when None.
-      dense: how to solve for a step.
-      sizes: of smaller problems, which may come padded to this one's shape; see `_newton_factor`.
+      sure: which steps.
 
     Returns: a `BoxQPSolution`: the best point met. How good it is, is for the caller to measure.
     """
-    problem, unscaled, (factor_scale, normal_scale), bounds, binding, box, start, multiplier = scaled
-    F, target, a = problem.factor[:rows], problem.dual_target[:rows], problem.normal
-    tau, free = problem.tau, problem.free
-    rank, dtype = len(F), F.dtype
+    free, down, q, dtype = problem.free, rows.down, rows.target, rows.factor.dtype
+    rank = len(rows.factor)
     epsilon, accuracy = jnp.finfo(dtype).eps, _STOP[dtype == jnp.float64]
-    e = a - target @ F
-    dual_rows = jnp.concatenate([F, -e[None]])
-    # [F; a'] transposed in memory, too: sums over many voters are then up to twenty times faster.
-    across = jax.lax.optimization_barrier(jnp.concatenate([F, a[None]]).T)
-    q = jnp.append(target, -1.0)
+    u, multiplier, box, binding, bounds = start(problem, rows.normal)
     last = jnp.arange(rank + 1) == rank
-    newton_factor = _newton_factor(jnp.where(free, F, 0.0), free, dense, sizes)
     # Made by an operation of JAX: `shard_map` takes a constant array as equal on all devices, and fails in batches.
     side = 1 - 2 * jnp.arange(2, dtype=dtype)[:, None]
-    ones = jnp.ones_like(a)
+    ones = jnp.ones_like(u)
 
     def slacks(u: Array) -> Array:
         # A coordinate may round onto its bound, where the slack must not be 0: the barrier weight divides by it.
@@ -234,25 +273,36 @@ def solve_interior_point(
         """(z, 0), with z = zeta + q y."""
         return dual + q * dual[-1]
 
-    def step(state: _State) -> _State:
+    def dual_variables(votes: Array, y: Array) -> Array:
+        """Those for which z = F u."""
+        return jnp.where(last, y, votes - q * y)
+
+    def barrier_weights(iterate: _Iterate) -> tuple[Array, Array, Array]:
+        """Slacks, multipliers and D."""
+        multipliers, slack = iterate.primal[1:], slacks(iterate.primal[0])
+        return slack, multipliers, jnp.where(free, jnp.sum(multipliers / slack, axis=0), 1.0)
+
+    def step(whole: Array | None, slow: Array, state: _State) -> _State:
         at, reduced = state.iterate, state.reduced
-        multipliers = at.primal[1:]
-        slack = slacks(at.primal[0])
+        slack, multipliers, D = barrier_weights(at)
         product = slack * multipliers
-        D = jnp.where(free, jnp.sum(multipliers / slack, axis=0), 1.0)
-        residuals = state.votes - dual_votes(at.dual) - jnp.where(last, binding, 0.0)
-        lower = newton_factor(D)
-        if dense:
-            newton = _newton_dense(F, across, q, lower, free, residuals)
+        complementarity = jnp.sum(product @ ones)
+        gap = complementarity / bounds
+        level = binding * (1 - state.votes[-1])
+        zero = jnp.zeros_like(state.gradients)
+        if sure:
+            residuals = jnp.where(last, -level, state.votes - dual_votes(at.dual))
+            newton = _newton_by_rank(rows, binding, jnp.where(free, 1 / D, 0.0), residuals, zero)
         else:
-            D_inverse = jnp.where(free, 1 / D, 0.0)
-            newton = _newton_by_rank(dual_rows, q, a, binding, D_inverse, lower, residuals, refined=rows is None)
-        gap = jnp.sum(product @ ones) / bounds
+            invert = _preconditioner(rows, D, free, whole, slow)
+            a = jnp.where(free, binding * rows.normal, 0.0)
+            least_slack = jnp.where(free, jnp.min(slack, axis=0), 0.0)
+            newton = _newton_by_gradients(rows, invert, a, D, level, least_slack, complementarity, zero)
 
         def toward(phase: Array, before: tuple[Array, ...]) -> tuple[Array, ...]:
             """The step towards slack * multiplier = aim, how long it can be, and what the next one should aim at."""
             aim = before[-1]
-            du, d_dual = newton(jnp.where(free, jnp.sum(side * aim / slack, axis=0) - reduced, 0.0), phase)
+            du, d_dual, count = newton(jnp.where(free, jnp.sum(side * aim / slack, axis=0) - reduced, 0.0), phase)
             # By how much it changes the slacks, relative to what they are.
             change = side * du / slack
             # The largest step for which slacks and multipliers stay non-negative, by their relative changes.
@@ -262,25 +312,27 @@ def solve_interior_point(
             curved = product * change * (1 + change)
             bent = jnp.sum(curved @ ones) / bounds
             centre = ((1 - reached) - reached**2 * bent / gap) ** 3 * gap
-            return du, d_dual, longest, aim, centre + jnp.where(reached < 0.1, reached, 1.0) * curved
+            return du, d_dual, count, longest, aim, centre + jnp.where(reached < 0.1, reached, 1.0) * curved
 
         # The predictor aims at 0, the corrector at the central path.
-        nothing = jax.tree.map(jnp.zeros_like, (reduced, residuals, gap, product, product))
-        du, d_dual, longest, aim, _ = jax.lax.fori_loop(0, 2, toward, nothing)
+        nothing = jax.tree.map(jnp.zeros_like, (reduced, at.dual if sure else gap, zero, gap, product, product))
+        du, d_dual, count, longest, aim, _ = jax.lax.fori_loop(0, 2, toward, nothing)
         # Close to the end the steps may go all but to the boundary: that is what makes the last ones quadratic. At tiny
         # margins complementarity is small long before, and a product that is all but 0 then blocks every further step.
         short = jnp.maximum(gap, jnp.minimum(state.best_residual, _BLOCKED))
         length = jnp.minimum(1.0, jnp.clip(1 - short, 0.99, 1 - 1000 * epsilon) * longest)
         d_multipliers = jnp.where(free, aim / slack - multipliers * (1 + side * du / slack), 0.0)
-        after = _Iterate(at.primal + length * jnp.concatenate([du[None], d_multipliers]), at.dual + length * d_dual)
+        primal = at.primal + length * jnp.concatenate([du[None], d_multipliers])
+        votes = primal[0] @ rows.across
+        dual = at.dual + length * d_dual if sure else dual_variables(votes, at.dual[-1] + length * d_dual)
+        after, reduced = _Iterate(primal, dual), dual @ down
 
-        votes, reduced = after.primal[0] @ across, after.dual @ dual_rows
         # Relative duality gap, and error in the equality: zero only at a solution.
-        both = [jnp.where(last, 0.0, votes), dual_votes(after.dual)]
-        primal, dual = inner(both, both) / 2
-        least = reduced @ jnp.where(free, -box * jnp.sign(reduced), after.primal[0])
-        relative_gap = jnp.abs(primal + dual - after.dual[-1] * binding - least) / primal
-        error = jnp.maximum(relative_gap, jnp.abs(binding - votes[-1]))
+        both = [jnp.where(last, 0.0, votes), dual_votes(dual)]
+        objective, dual_objective = inner(both, both) / 2
+        least = reduced @ jnp.where(free, -box * jnp.sign(reduced), primal[0])
+        relative_gap = jnp.abs(objective + dual_objective - dual[-1] - least) / objective
+        error = jnp.maximum(relative_gap, binding * jnp.abs(1 - votes[-1]))
         usable = jnp.isfinite(error)
         better = usable & (error < state.best_residual)
         best_residual = jnp.where(better, error, state.best_residual)
@@ -288,21 +340,47 @@ def solve_interior_point(
         patience = jnp.where(best_residual < 100 * accuracy, _PATIENCE, _MOST_PATIENCE)
         best = jax.tree.map(lambda new, old: jnp.where(better, new, old), after, state.best)
         done = ~usable | (error < accuracy) | (without_progress >= patience)
-        return _State(after, votes, reduced, best, best_residual, without_progress, state.iterations + 1, done)
+        gradients = jnp.maximum(state.gradients, count)
+        return _State(
+            after, votes, reduced, best, best_residual, without_progress, gradients, state.iterations + 1, done
+        )
+
+    def goes_on(state: _State) -> Array:
+        return ~state.done & (state.iterations < _MAX_STEPS)
+
+    def is_slow(state: _State) -> Array:
+        return state.gradients * _SLOW > u.shape[0]
+
+    def steps(hessian: Array, state: _State) -> _State:
+        """Steps until they are done or slow, or, if they were slow before, one by a factor of F'F + D."""
+        slow, D = is_slow(state), barrier_weights(state.iterate)[2]
+        whole = jax.lax.cond(
+            slow,
+            lambda: _cholesky(jnp.where(free[:, None] & free, hessian, 0.0) + jnp.diag(D + _floor(rows))),
+            lambda: jnp.zeros_like(D, shape=D.size**2),
+        )
+
+        def is_quick(after: _State) -> Array:
+            return goes_on(after) & (~is_slow(after) | (after.iterations == state.iterations))
+
+        return jax.lax.while_loop(is_quick, functools.partial(step, whole, slow), state)
 
     # Complementarity that adds up to the scale of the objective.
     barrier = 1 / bounds
-    y = multiplier * barrier
-    multipliers = jnp.where(free, barrier / slacks(start), 0.0)
-    votes = start @ across
-    first = _Iterate(jnp.concatenate([start[None], multipliers]), jnp.where(last, y, votes - q * y))
+    votes = u @ rows.across
+    multipliers = jnp.where(free, barrier / slacks(u), 0.0)
+    first = _Iterate(jnp.concatenate([u[None], multipliers]), dual_variables(votes, multiplier * barrier))
     zero = jnp.zeros((), jnp.int32)
-    state = _State(first, votes, first.dual @ dual_rows, first, jnp.full((), jnp.inf, dtype), zero, zero, skip)
+    state = _State(first, votes, first.dual @ down, first, jnp.full((), jnp.inf, dtype), zero, zero, zero, skip)
     # This changes no value: it marks all leaves as different between devices, as `shard_map` wants a loop's state.
     state = jax.tree.map(lambda leaf: jnp.where(skip, leaf, leaf), state)
-    state = jax.lax.while_loop(lambda s: ~s.done & (s.iterations < _MAX_STEPS), step, state)
+    if sure or rows.hessian is None:
+        state = jax.lax.while_loop(goes_on, functools.partial(step, None, zero), state)
+    else:
+        state = jax.lax.while_loop(goes_on, functools.partial(steps, rows.hessian), state)
+    tau, (factor_scale, normal_scale) = problem.tau, rows.scales
     x = jnp.where(free, jnp.clip(state.best.primal[0] * tau, -1.0, 1.0), problem.fixed)
     zeta, y = state.best.dual[:-1] * (factor_scale * tau), state.best.dual[-1] * (factor_scale**2 * tau / normal_scale)
     # Where rows are left out, z = zeta + q y is 0.
-    zeta = jnp.concatenate([zeta, -y * unscaled.dual_target[rank:]])
+    zeta = jnp.concatenate([zeta, -y * problem.dual_target[rank:]])
     return BoxQPSolution(x * problem.bound, zeta * problem.bound, y * problem.bound, state.iterations)

@@ -15,13 +15,13 @@ import jax.numpy as jnp
 from pvmincq_jax._types import Array, Status
 from pvmincq_jax.voting import qp
 from pvmincq_jax.voting.factor import VoteFactor, loop_on_cpu, orthonormal_columns, thin_svd
-from pvmincq_jax.voting.interior_point import Sizes, solve_interior_point
+from pvmincq_jax.voting.interior_point import solve_interior_point
 
 __all__: list[str] = []
 
 Solver = Literal["interior_point", "jaxopt"]
-# "quick" steps use the leading rows of the factor, and are dense where these are many; "sure" ones use all rows, by
-# rank; "both" are quick first and then sure where the certificate of the first is not good enough.
+# "quick" steps use the leading rows of the factor, and conjugate gradients; "sure" ones factor all rows; "both" are
+# quick first and then sure where the certificate of the first is not good enough.
 Steps = Literal["quick", "sure", "both"]
 
 # A margin within so many roundings of mu_max, relative, is mu_max: the sum that gives mu_max is itself rounded.
@@ -30,6 +30,9 @@ ROUNDING = 256
 SMALL_MARGIN = 1e-2
 # What quick steps find is kept if its residual is below this fraction of what counts as SOLVED.
 _GOOD = 1e-1
+# The share of the rows that precondition quick steps, where rows come by their size and elsewhere; and the least and
+# the most of them.
+_LEADING, _LEAST_LEADING, _MOST_LEADING = (0.5, 0.3), 16, 80
 
 
 class MinCqSolution(NamedTuple):
@@ -65,25 +68,95 @@ def voter_margins(votes: Array, labels: Array, shares: Array) -> Array:
     return (shares * labels) @ votes
 
 
-class _Sample(NamedTuple):
-    """What the certificate is measured on."""
+class Sample(NamedTuple):
+    """What a problem knows of a sample, whatever the margin. Derivatives come through the first four alone.
 
-    votes: Array  # [m, n]
-    labels: Array  # [m]
-    shares: Array  # [m]
-    margins: Array  # m, [n]
-    margin: Array  # mu
-    basis: Array | None  # Q [m, r] of F = Q' V; None for F = V
+    Attributes:
+      votes, labels, shares: ``[m, n]``, ``[m]`` and ``[m]``.
+      margins: m ``[n]``, 0 for masked voters.
+      mask: which voters take part ``[n]``.
+      basis: Q ``[m, r]`` of F = Q' V; None for F = V.
+      factor: F ``[r, n]``.
+      dual_target: q ``[r]``, with m = F'q.
+      mu_max: the largest feasible margin.
+      bound: 1/n.
+      quick, sure: the rows of F as these steps read them; None where they are not asked for.
+    """
+
+    votes: Array
+    labels: Array
+    shares: Array
+    margins: Array
+    mask: Array
+    basis: Array | None
+    factor: Array
+    dual_target: Array
+    mu_max: Array
+    bound: Array
+    quick: qp.ScaledRows | None
+    sure: qp.ScaledRows | None
 
 
-def _kkt_residual(sample: _Sample, problem: qp.BoxQP, solution: qp.BoxQPSolution) -> Array:
+def sample_of(
+    votes: Array,
+    labels: Array,
+    shares: Array,
+    voter_mask: Array,
+    basis: Array | None,
+    solver: Solver,
+    steps: Steps,
+    lead: int | None = None,
+) -> Sample:
+    """All that problems of a sample share, at whatever margin.
+
+    Args:
+      votes, labels, shares: the sample ``[m, n]``, ``[m]`` and ``[m]``, or one with the same moments.
+      voter_mask: ``[n]``; without any voter nothing is feasible.
+      basis: Q ``[m, r]`` of F = Q' V; None for F = V.
+      solver: "interior_point" or "jaxopt".
+      steps: of the interior point.
+      lead: how many rows quick steps use; all when None.
+    """
+    margins = jnp.where(voter_mask, voter_margins(votes, labels, shares), 0.0)
+    bound = 1 / jnp.maximum(jnp.sum(voter_mask), 1).astype(votes.dtype)
+    fixed_votes, fixed_labels, fixed_margins = jax.lax.stop_gradient((votes, labels, margins))
+    root = jnp.sqrt(jax.lax.stop_gradient(shares))
+    factor, target = root[:, None] * fixed_votes, root * fixed_labels
+    if basis is not None:
+        factor, target = basis.T @ factor, basis.T @ target
+
+    # Rows of a basis come by their size, others by pivots, of which it takes more for the same accuracy.
+    share = _LEADING[basis is None]
+
+    def rows(number: int | None) -> qp.ScaledRows:
+        some = factor[:number]
+        leading = min(max(int(share * len(some)), _LEAST_LEADING), _MOST_LEADING)
+        return qp.scaled_rows(some, target[:number], fixed_margins, leading)
+
+    return Sample(
+        votes,
+        labels,
+        shares,
+        margins,
+        mask=voter_mask,
+        basis=basis,
+        factor=factor,
+        dual_target=target,
+        mu_max=jnp.sum(jnp.abs(margins)) * bound,
+        bound=bound,
+        quick=rows(lead) if solver == "interior_point" and steps != "sure" else None,
+        sure=rows(None) if solver == "interior_point" and steps != "quick" else None,
+    )
+
+
+def _kkt_residual(sample: Sample, margin: Array, problem: qp.BoxQP, solution: qp.BoxQPSolution) -> Array:
     """How far the weights are from optimal, on the votes themselves and not on their factor.
 
     For any z over the sample and any y, y mu - |z|^2 / 2 - 1/n sum_j |(V' z - y m)_j| is a lower bound on w'Mw / 2. The
     solver's dual vector z = Q (zeta + y q) is such a z, and splitting the labels into Q q and the rest keeps V' z - y m
     from cancelling.
     """
-    votes, labels, shares, margins, margin, basis = sample
+    votes, labels, shares, margins, _, basis, *_ = sample
     weights, zeta, multiplier, _ = solution
     root = jnp.sqrt(shares)
     dual = zeta if basis is None else basis @ zeta + multiplier * (basis @ problem.dual_target - root * labels)
@@ -99,29 +172,29 @@ def _kkt_residual(sample: _Sample, problem: qp.BoxQP, solution: qp.BoxQPSolution
     return jnp.maximum(jnp.maximum(gap, equality), excess)
 
 
-def _attempt(
-    steps: Steps, lead: int, sizes: Sizes, sample: _Sample, problem: qp.BoxQP
-) -> tuple[qp.BoxQPSolution, Array]:
+@loop_on_cpu
+def _attempt(sample: Sample, margin: Array, problem: qp.BoxQP) -> tuple[qp.BoxQPSolution, Array]:
     """The interior point's solution and its residual. Of both kinds of steps, sure ones run where quick ones fail."""
     # This changes no value: it marks all leaves as different between devices, as `shard_map` wants a loop's state.
-    sample, problem = jax.tree.map(lambda leaf: jnp.where(problem.skip, leaf, leaf), (sample, problem))
-    scaled, (rank, voters) = qp.scaled(problem), problem.factor.shape
-    sure = functools.partial(solve_interior_point, scaled, sizes=sizes)
-    quick = functools.partial(sure, rows=lead, dense=2 * lead > voters)
-    if lead == rank and 2 * rank <= voters:
-        # By rank and with all rows, quick steps have nothing to leave out.
-        steps = "sure"
-    if steps != "both":
-        solution = (sure if steps == "sure" else quick)(problem.skip)
-        return solution, _kkt_residual(sample, problem, solution)
+    sample, margin, problem = jax.tree.map(lambda leaf: jnp.where(problem.skip, leaf, leaf), (sample, margin, problem))
+
+    def run(rows: qp.ScaledRows, skip: Array) -> qp.BoxQPSolution:
+        return solve_interior_point(problem, rows, skip, sure=rows is sample.sure)
+
+    quick, sure = sample.quick, sample.sure
+    if quick is None or sure is None:
+        rows = sure if quick is None else quick
+        assert rows is not None
+        solution = run(rows, problem.skip)
+        return solution, _kkt_residual(sample, margin, problem, solution)
 
     def attempt(state: tuple[Array, qp.BoxQPSolution, Array]) -> tuple[Array, qp.BoxQPSolution, Array]:
         number, before, _ = state
         # In a batch of an accelerator both branches run; a loop that is to be skipped takes no step there.
         skips = problem.skip | (number > 0), problem.skip | (number < 1)
-        solution = jax.lax.cond(number > 0, lambda: sure(skips[1]), lambda: quick(skips[0]))
+        solution = jax.lax.cond(number > 0, lambda: run(sure, skips[1]), lambda: run(quick, skips[0]))
         solution = solution._replace(iterations=before.iterations + solution.iterations)
-        return number + 1, solution, _kkt_residual(sample, problem, solution)
+        return number + 1, solution, _kkt_residual(sample, margin, problem, solution)
 
     def fails(state: tuple[Array, qp.BoxQPSolution, Array]) -> Array:
         return (state[0] < 2) & ~(state[2] <= _GOOD * accuracy(sample.votes.dtype))
@@ -138,7 +211,7 @@ _once.defjvps(lambda tangent, one, weights: jnp.nan * jnp.sum(tangent))
 
 
 @jax.custom_jvp
-def _weights(sample: _Sample, problem: qp.BoxQP, solution: qp.BoxQPSolution) -> Array:
+def _weights(sample: Sample, margin: Array, problem: qp.BoxQP, solution: qp.BoxQPSolution) -> Array:
     """The weights of a solution, with derivatives with respect to the sample."""
     return solution.x
 
@@ -146,7 +219,7 @@ def _weights(sample: _Sample, problem: qp.BoxQP, solution: qp.BoxQPSolution) -> 
 @_weights.defjvp
 def _weights_jvp(primals: tuple, tangents: tuple) -> tuple[Array, Array]:
     """The implicit function theorem; see `qp.solution_tangent` for the choices at degenerate points."""
-    (votes, _, shares, margins, *_), problem, solution = primals
+    (votes, _, shares, margins, *_), _, problem, solution = primals
     dot, weights, multiplier = tangents[0], _weights(*primals), solution.multiplier
     vote = votes @ weights
     gradient = problem.factor.T @ (solution.zeta + multiplier * problem.dual_target) - multiplier * margins
@@ -156,41 +229,23 @@ def _weights_jvp(primals: tuple, tangents: tuple) -> tuple[Array, Array]:
     inside = problem.free & (slack > jnp.abs(gradient) / (shares @ vote**2))
     gradient_dot = (shares * vote) @ dot.votes + (dot.shares * vote + shares * (dot.votes @ weights)) @ votes
     weights_dot = qp.solution_tangent(
-        problem.factor, margins, inside, dot.margins * multiplier - gradient_dot, dot.margin - dot.margins @ weights
+        problem.factor, margins, inside, dot.margins * multiplier - gradient_dot, tangents[1] - dot.margins @ weights
     )
     if weights.dtype != jnp.float64:
         weights_dot = weights_dot * _once(weights)
     return weights, jnp.where(problem.skip, 0.0, weights_dot)
 
 
-def learn(
-    votes: Array,
-    labels: Array,
-    margin: Array,
-    shares: Array,
-    voter_mask: Array,
-    basis: Array | None,
-    solver: Solver,
-    steps: Steps,
-    lead: int | None = None,
-    sizes: Sizes = (),
-) -> MinCqSolution:
+def learn(sample: Sample, margin: Array, solver: Solver) -> MinCqSolution:
     """The weights of least second moment at a margin, with their certificate: equations 5 to 7, on finite numbers.
 
     Args:
-      votes, labels, shares: the sample ``[m, n]``, ``[m]`` and ``[m]``, or one with the same moments.
+      sample: of `sample_of`.
       margin: mu; what is not in (0, mu_max] is infeasible.
-      voter_mask: ``[n]``; without any voter nothing is feasible.
-      basis: Q ``[m, r]`` of F = Q' V; None for F = V.
       solver: "interior_point" or "jaxopt".
-      steps: of the interior point.
-      lead: how many rows quick steps use; all when None.
-      sizes: of smaller problems that come padded.
     """
-    dtype = votes.dtype
-    margins = jnp.where(voter_mask, voter_margins(votes, labels, shares), 0.0)
-    bound = 1 / jnp.maximum(jnp.sum(voter_mask), 1).astype(dtype)
-    mu_max = jnp.sum(jnp.abs(margins)) * bound
+    votes, labels, shares, margins, voter_mask, *_ = sample
+    dtype, mu_max, bound = votes.dtype, sample.mu_max, sample.bound
     rounding = ROUNDING * jnp.finfo(dtype).eps
     feasible = (margin > 0) & (margin <= mu_max * (1 + rounding))
     at_mu_max = margin >= mu_max * (1 - rounding)
@@ -198,15 +253,11 @@ def learn(
     # At mu_max every voter with a margin is at its bound, and only those without one are left to choose.
     idle = jnp.abs(margins) <= rounding * mu_max
     free = voter_mask & (idle | ~at_mu_max)
-    root = jnp.sqrt(jax.lax.stop_gradient(shares))
-    rows, target = root[:, None] * votes, root * labels
-    if basis is not None:
-        rows, target = basis.T @ rows, basis.T @ target
     # What is not feasible goes on with a margin of 1 in its place, and takes no step.
     margin = jnp.where(feasible, margin, 1.0)
     problem = qp.BoxQP(
-        factor=rows,
-        dual_target=target,
+        factor=sample.factor,
+        dual_target=sample.dual_target,
         normal=jnp.where(at_mu_max & idle, 0.0, margins),
         tau=jnp.clip(jnp.where(feasible, margin / mu_max, 0.5), jnp.finfo(dtype).tiny, 1.0),
         free=free,
@@ -214,19 +265,17 @@ def learn(
         skip=~feasible | ~jnp.any(free),
         bound=bound,
     )
-    sample = _Sample(votes, labels, shares, margins, margin, basis)
-    fixed_sample, problem = jax.lax.stop_gradient((sample, problem))
+    fixed_sample, fixed_margin, problem = jax.lax.stop_gradient((sample, margin, problem))
     if solver == "jaxopt":
         solution = qp.solve_jaxopt(problem)
-        residual = _kkt_residual(fixed_sample, problem, solution)
+        residual = _kkt_residual(fixed_sample, fixed_margin, problem, solution)
     else:
-        attempt = functools.partial(_attempt, steps, len(rows) if lead is None else lead, sizes)
-        solution, residual = loop_on_cpu(attempt)(fixed_sample, problem)
+        solution, residual = _attempt(fixed_sample, fixed_margin, problem)
     status = jnp.where(residual <= accuracy(dtype), Status.SOLVED, Status.MAX_ITERATIONS)
     status = jnp.where(feasible, status, Status.INFEASIBLE).astype(jnp.int32)
     solved = status == Status.SOLVED
     # The C-bound is computed from safe weights, so that a failed problem sends no NaN into the gradients of the others.
-    weights = jnp.where(solved & voter_mask, _weights(sample, problem, solution), 0.0)
+    weights = jnp.where(solved & voter_mask, _weights(sample, margin, problem, solution), 0.0)
     vote = votes @ weights
     c_bound = 1 - (shares @ (labels * vote)) ** 2 / jnp.where(solved, shares @ vote**2, 1.0)
     weights = jnp.where(solved, weights, jnp.nan)
@@ -261,7 +310,7 @@ def solve_mincq(
       margin: mu.
       voter_mask: ``[n]``.
       factor: of the votes; None where F is to be the scaled votes themselves.
-      solver, steps, lead: as in `learn`.
+      solver, steps, lead: as in `sample_of`.
       turn: of the basis, see `_basis`.
     """
     chex.assert_rank([votes, labels, margin, shares, voter_mask], [2, 1, 0, 1, 1])
@@ -278,7 +327,8 @@ def solve_mincq(
     unknown = ~jnp.isfinite(margin)
     margin = jnp.where(bad | unknown, 0.0, margin)
     basis = None if factor is None else _basis(votes, shares, voter_mask, factor, turn)
-    solution = learn(votes, labels, margin, shares, voter_mask, basis, solver, steps, lead)
+    sample = sample_of(votes, labels, shares, voter_mask, basis, solver, steps, lead)
+    solution = learn(sample, margin, solver)
     bad |= unknown
     return solution._replace(
         status=jnp.where(bad, Status.BAD_INPUT, solution.status), mu_max=jnp.where(bad, jnp.nan, solution.mu_max)

@@ -76,31 +76,51 @@ def inner(one: list[Array], other: list[Array]) -> Array:
     return jnp.stack([products[i, i] for i in range(len(one))])
 
 
-class ScaledQP(NamedTuple):
-    """A problem in u = x / (tau b), and where to start.
+class ScaledRows(NamedTuple):
+    """What a step reads of F and a, at any margin, in the scale in which sum|a| = 1 and |F sign(a)| = 1.
 
-    With a and F scaled so that sum|a| = 1 and |F sign(a)| = 1, the equality reads a' u = 1, which u = sign(a) meets,
-    and the objective is of order one however small the margin.
+    In u = x / (tau b) the equality then reads a' u = 1, which u = sign(a) meets, and the objective is of order one
+    however small the margin.
 
     Attributes:
-      problem: with F, q and a scaled.
-      unscaled: the problem as it was given.
+      factor: F ``[r, n]``.
+      across: [F', a] ``[n, r + 1]``. Transposed in memory, too: sums over many voters are then faster.
+      down: [F; -e'] ``[r + 1, n]``.
+      target: (q, -1) ``[r + 1]``.
+      normal: a ``[n]``.
+      leading: the first rows of F, which precondition the others ``[k, n]``.
+      rest: the diagonal of what they leave out of F'F ``[n]``.
+      hessian: F'F ``[n, n]``, or None where F has few rows.
       scales: those of F and a.
-      bounds: how many there are, two for each coordinate that is free.
-      binding: 1, or 0 where the equality binds no coordinate that is free: it is then left out, with multiplier 0.
-      box: 1 / tau, the bound of |u_j|.
-      start: u ``[n]``, the analytic centre of the feasible set.
-      multiplier: y there, on the central path.
     """
 
-    problem: BoxQP
-    unscaled: BoxQP
+    factor: Array
+    across: Array
+    down: Array
+    target: Array
+    normal: Array
+    leading: Array
+    rest: Array
+    hessian: Array | None
     scales: tuple[Array, Array]
-    bounds: Array
-    binding: Array
-    box: Array
-    start: Array
+
+
+class Start(NamedTuple):
+    """Where an interior-point method starts, on the central path.
+
+    Attributes:
+      u: the analytic centre of the feasible set ``[n]``.
+      multiplier: y.
+      box: 1 / tau, the bound of |u_j|.
+      binding: 1, or 0 where the equality binds no coordinate that is free: it is then left out, with multiplier 0.
+      bounds: how many there are, two for each coordinate that is free.
+    """
+
+    u: Array
     multiplier: Array
+    box: Array
+    binding: Array
+    bounds: Array
 
 
 def _centred(slope: Array) -> Array:
@@ -125,27 +145,39 @@ def _central_slope(a: Array, tau: Array) -> Array:
     return jnp.exp(jax.lax.fori_loop(0, _HALVINGS, halve, (low, high))[1])
 
 
-def scaled(problem: BoxQP) -> ScaledQP:
-    """The problem as `interior_point.solve_interior_point` takes it."""
-    factor, target, normal, tau, free, fixed, *_ = problem
-    box, size = 1 / tau, jnp.abs(normal)
-    normal_scale, bound, number = jnp.stack([size, free & (size > 0), free]) @ jnp.ones_like(size)
-    corner = jnp.where(free, jnp.sign(normal), fixed * box)
-    factor_scale = jnp.linalg.norm(factor @ corner)
-    binding = jnp.minimum(bound, 1.0)
-    a = normal * (binding / normal_scale)
-    slope = _central_slope(a, tau)
-    target = target * (factor_scale / normal_scale * binding)
-    return ScaledQP(
-        problem._replace(factor=factor / factor_scale, dual_target=target, normal=a),
-        unscaled=problem,
+def scaled_rows(factor: Array, dual_target: Array, normal: Array, leading: int) -> ScaledRows:
+    """F, q and a as steps read them.
+
+    Args:
+      factor, dual_target, normal: F ``[r, n]``, q ``[r]`` and a ``[n]``.
+      leading: how many rows precondition the others.
+    """
+    rank, voters = factor.shape
+    factor_scale, normal_scale = jnp.linalg.norm(factor @ jnp.sign(normal)), jnp.sum(jnp.abs(normal))
+    # Without any margin nothing is solved.
+    factor_scale, normal_scale = (jnp.where(scale > 0, scale, 1.0) for scale in (factor_scale, normal_scale))
+    F, a, q = factor / factor_scale, normal / normal_scale, dual_target * (factor_scale / normal_scale)
+    across = jnp.concatenate([F, a[None]]).T
+    return ScaledRows(
+        factor=F,
+        across=across,
+        down=jnp.concatenate([F, (q @ F - a)[None]]),
+        target=jnp.append(q, -1.0),
+        normal=a,
+        leading=F[:leading],
+        rest=jnp.sum(F[leading:] ** 2, axis=0),
+        hessian=across[:, :-1] @ across[:, :-1].T if 4 * rank > 3 * voters else None,
         scales=(factor_scale, normal_scale),
-        bounds=2 * jnp.maximum(number, 1.0),
-        binding=binding,
-        box=box,
-        start=jnp.where(free, _centred(slope * a) * box, corner),
-        multiplier=binding * slope * tau,
     )
+
+
+def start(problem: BoxQP, a: Array) -> Start:
+    """The analytic centre of the feasible set, and the multiplier there."""
+    number, bound = jnp.stack([problem.free, problem.free & (problem.normal != 0)]) @ jnp.ones_like(a)
+    binding, box = jnp.minimum(bound, 1.0), 1 / problem.tau
+    slope = _central_slope(a, problem.tau)
+    u = jnp.where(problem.free, _centred(slope * a), problem.fixed) * box
+    return Start(u, binding * slope * problem.tau, box, binding, 2 * jnp.maximum(number, 1.0))
 
 
 def solution_tangent(factor: Array, normal: Array, free: Array, right_side: Array, equality_change: Array) -> Array:
