@@ -21,7 +21,8 @@ from pvmincq_jax._threads import core_count, one_blas_thread
 from pvmincq_jax._types import Array, MarginUnit, Status, precision
 from pvmincq_jax.voting.factor import Part, SmallSample, from_moments, from_votes, ladder_rank, moments
 from pvmincq_jax.voting.families import read_votes
-from pvmincq_jax.voting.program import SMALL_MARGIN, Solver, Steps, accuracy, learn, sample_of
+from pvmincq_jax.voting.interior_point import Steps
+from pvmincq_jax.voting.program import SMALL_MARGIN, Solver, accuracy, learn, sample_of
 
 __all__: list[str] = []
 
@@ -210,7 +211,7 @@ def _program(
     def one(rows: Array, labels: Array, mask: Array, margins: Array) -> Any:
         shares = jax.numpy.ones_like(labels)
         sample = sample_of(rows, labels, shares, mask, None, solver, shape.steps)
-        return over(lambda mu: learn(sample, mu, solver))(margins)
+        return over(lambda mu: learn(sample, mu, solver, shape.steps))(margins)
 
     solution = over(one)(rows, labels, mask, margins)
     return solution.weights, solution.status, solution.kkt_residual, solution.c_bound, solution.mu_max

@@ -2,12 +2,13 @@
 
 A step solves its Newton system in one of two ways. Quick steps take conjugate gradients, preconditioned by a few rows
 of F: most voters are at a bound, or on their way there, and a few rows see to the others. Sure ones factor the whole
-system by the rank of F, and refine what they find; they keep their digits at any margin.
+system by the rank of F, and refine what they find; they keep their digits at any margin. Where conjugate gradients are
+slow, the steps that follow are sure ones, or, in programs that have quick ones alone, precondition by all of F'F.
 """
 
 import functools
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +17,10 @@ from pvmincq_jax._types import Array
 from pvmincq_jax.voting.qp import BoxQP, BoxQPSolution, ScaledRows, inner, start
 
 __all__: list[str] = []
+
+# "quick" steps take conjugate gradients, "sure" ones factor all rows; "both" are quick first, and sure where these are
+# slow or their certificate is not good enough.
+Steps = Literal["quick", "sure", "both"]
 
 # Mehrotra's predictor-corrector needs 10 to 30 steps; 45 were seen next to mu_max with 1 000 voters.
 _MAX_STEPS = 100
@@ -37,11 +42,14 @@ _INEXACT, _MOST_GRADIENTS, _SLOW = 0.03, 100, 16
 # The least that the preconditioner adds to D, in roundings of the largest second moment of a voter.
 _FLOOR = 1e3
 
-# From g ``[n]``, and whether it is the corrector's (1) or not (0), to du ``[n]``, the change of the dual variables, and
-# how many conjugate gradients it took.
+# From g ``[n]``, and how often a refined system is to be solved, to du ``[n]``, the change of the dual variables
+# ``[r + 1]``, and how many conjugate gradients it took.
 Newton = Callable[[Array, Array], tuple[Array, Array, Array]]
+# From a function without arguments to the arrays that it returns, or to zeros where nothing needs them.
+When = Callable[[Callable[[], Any]], Any]
 
-
+# From v ``[n]`` to P^-1 v, of a positive definite P.
+Inverse = Callable[[Array], Array]
 # How many conjugate gradients there were; du, dy, what they leave of the equation, the last direction and its energy.
 _Descent = tuple[Array, Array, Array, Array, Array, Array]
 
@@ -65,6 +73,15 @@ class _State(NamedTuple):
     done: Array
 
 
+def _only_if(condition: Array, like: Array, function: Callable[[], Any]) -> Any:
+    """What a function returns, or zeros in its place, which differ between devices as ``like`` does."""
+
+    def zeros() -> Any:
+        return jax.tree.map(lambda part: jnp.zeros_like(like, shape=part.shape), jax.eval_shape(function))
+
+    return jax.lax.cond(condition, function, zeros)
+
+
 def _cholesky(matrix: Array) -> Array:
     """The columns of L one after the other, of a symmetric matrix LL'.
 
@@ -79,7 +96,9 @@ def _triangle(columns: Array, size: int) -> Array:
     return columns.reshape(size, size).T
 
 
-def _newton_by_rank(rows: ScaledRows, binding: Array, D_inverse: Array, residuals: Array, zero: Array) -> Newton:
+def _newton_by_rank(
+    rows: ScaledRows, binding: Array, D_inverse: Array, columns: Array, residuals: Array, zero: Array, when: When
+) -> Newton:
     """The system in (d zeta, d y), after du = D^-1 (g - F' d zeta + e dy).
 
     With K = I + F D^-1 F', and a = F'q + e, it is
@@ -100,56 +119,59 @@ def _newton_by_rank(rows: ScaledRows, binding: Array, D_inverse: Array, residual
       rows: all rows.
       binding: as in `Start`; where nothing binds, the multiplier stays at 0.
       D_inverse: ``[n]``, 0 for voters that are not free.
+      columns: of L, as `_cholesky` has them.
       residuals: of the last two equations, (-r_z, -r_b) ``[r + 1]``.
       zero: conjugate gradients.
+      when: whether this system will be solved.
     """
     F, down, q, a = rows.factor, rows.down, rows.target, rows.normal
-    columns = _cholesky(jnp.eye(len(F), dtype=F.dtype) + (F * D_inverse) @ F.T)
+    target = q[:-1]
 
     def half(right_side: Array, trans: int = 0) -> Array:
         return jax.scipy.linalg.solve_triangular(_triangle(columns, len(F)), right_side, lower=True, trans=trans)
 
     other_half = functools.partial(half, trans=1)
-    # [F; -e'] D^-1 times e and a.
-    of_e, of_a = (down @ (D_inverse * jnp.stack([-down[-1], a])).T).T
-    target = q[:-1]
-    halves = half(jnp.stack([target - of_e[:-1], of_a[:-1]], axis=1))
-    t, v = other_half(halves).T
-    along = halves[:, 0]
-    length, along_length, by_target, by_e = inner([target, along, target, t], [target, along, v, of_e[:-1]])
-    near = length - along_length < _NEAR * length
-    c = jnp.where(near, by_target + by_e, length - along_length) - of_e[-1]
-    c_inverse = binding / jnp.where(binding > 0, c, 1.0)
-    # What the second equation takes of r_z, of F D^-1 g and of L^-1 times the first's right side.
-    taken = [jnp.where(near, v, target), jnp.where(near, -t, 0.0), jnp.where(near, 0.0, -along)]
+
+    def prepare() -> tuple[Array, Array, Array]:
+        """l, 1 / c, and what the second equation takes of r_z, of F D^-1 g and of L^-1 times the first's right side."""
+        # [F; -e'] D^-1 times e and a.
+        of_e, of_a = (down @ (D_inverse * jnp.stack([-down[-1], a])).T).T
+        halves = half(jnp.stack([target - of_e[:-1], of_a[:-1]], axis=1))
+        t, v = other_half(halves).T
+        along = halves[:, 0]
+        length, along_length, by_target, by_e = inner([target, along, target, t], [target, along, v, of_e[:-1]])
+        near = length - along_length < _NEAR * length
+        c = jnp.where(near, by_target + by_e, length - along_length) - of_e[-1]
+        taken = [jnp.where(near, v, target), jnp.where(near, -t, 0.0), jnp.where(near, 0.0, -along)]
+        return along, binding / jnp.where(binding > 0, c, 1.0), jnp.stack(taken)
+
+    along, c_inverse, taken = when(prepare)
 
     def solve(_: Array, state: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
         """From du so far, what it leaves of -r_z and -r_b, and (d zeta, dy) so far, to all three one step further."""
         du, left, dual = state
         product = down @ du
         first = half((product + left)[:-1, None])[:, 0]
-        dy = (product[-1] - left[-1] + jnp.sum(inner(taken, [left[:-1], product[:-1], first]))) * c_inverse
+        dy = (product[-1] - left[-1] + jnp.sum(inner([*taken], [left[:-1], product[:-1], first]))) * c_inverse
         more = jnp.append(other_half((first - along * dy)[:, None])[:, 0], dy)
         return du - D_inverse * (more @ down), left - more - q * dy, dual + more
 
-    def newton(g: Array, corrector: Array) -> tuple[Array, Array, Array]:
+    def newton(g: Array, times: Array) -> tuple[Array, Array, Array]:
         state = D_inverse * g, residuals, jnp.zeros_like(residuals)
-        du, _, dual = jax.lax.fori_loop(0, 1 + corrector, solve, state)
+        du, _, dual = jax.lax.fori_loop(0, times, solve, state)
         return du, dual, zero
 
     return newton
 
 
-def _preconditioner(
-    rows: ScaledRows, D: Array, free: Array, whole: Array | None, slow: Array
-) -> Callable[[Array], Array]:
+def _preconditioner(rows: ScaledRows, D: Array, free: Array, whole: Array | None, slow: Array, when: When) -> Inverse:
     """The function from v ``[n]`` to P^-1 v, with P = F_1'F_1 + D + E, or where that was slow by ``whole``.
 
     F_1 are the leading rows, and E is the diagonal of what they leave out of F'F.
     """
     F_1, floor = rows.leading, _floor(rows)
     inverse = jnp.where(free, 1 / (D + jnp.maximum(rows.rest, floor)), 0.0)
-    columns = _cholesky(jnp.eye(len(F_1), dtype=D.dtype) + (F_1 * inverse) @ F_1.T)
+    columns = when(lambda: _cholesky(jnp.eye(len(F_1), dtype=D.dtype) + (F_1 * inverse) @ F_1.T))
 
     def by_rows(vector: Array) -> Array:
         vector = inverse * vector
@@ -166,23 +188,24 @@ def _preconditioner(
 
 def _floor(rows: ScaledRows) -> Array:
     """The least that is added to D."""
-    return _FLOOR * jnp.finfo(rows.rest.dtype).eps * jnp.max(jnp.sum(rows.factor**2, axis=0))
+    return _FLOOR * jnp.finfo(rows.rest.dtype).eps * jnp.max(rows.rest + jnp.sum(rows.leading**2, axis=0))
 
 
 def _newton_by_gradients(
     rows: ScaledRows,
-    invert: Callable[[Array], Array],
+    invert: Inverse,
     a: Array,
     D: Array,
     level: Array,
     slack: Array,
     complementarity: Array,
     zero: Array,
+    when: When,
 ) -> Newton:
     """The system in (du, dy), (F'F + D) du - a dy = g and a' du = r_b, by preconditioned conjugate gradients.
 
     The preconditioner P comes with the equality, P z - a dy = residual and a' z = 0, so that all directions keep a' du.
-    They end where what is left of the first equation, times the smaller slack of each coordinate, adds up to a tenth of
+    They end where what is left of the first equation, times the smaller slack of each coordinate, adds up to little of
     the complementarity: that is by how much it changes the duality gap.
 
     Args:
@@ -194,14 +217,17 @@ def _newton_by_gradients(
       slack: the smaller one of each coordinate ``[n]``, 0 for voters that are not free.
       complementarity: slack times multiplier, summed over all bounds.
       zero: where to count from.
+      when: whether this system will be solved.
     """
-    hessian = rows.hessian
-    # [F; 0]: the last of the votes is a' p, which is 0.
-    back = jnp.concatenate([rows.factor, jnp.zeros_like(rows.factor[:1])])
-    toward = invert(a)
-    reach = a @ toward
-    # No coordinate that is free is bound by the equality where a is 0.
-    reach = jnp.where(reach > 0, reach, 1.0)
+    F, hessian = rows.quick, rows.hessian
+
+    def prepare() -> tuple[Array, Array]:
+        """P^-1 a and a' P^-1 a, or 1 in its place where a is 0: the equality then binds no coordinate that is free."""
+        toward = invert(a)
+        reach = a @ toward
+        return toward, jnp.where(reach > 0, reach, 1.0)
+
+    toward, reach = when(prepare)
 
     def is_rough(state: _Descent) -> Array:
         count, _, _, residual, _, _ = state
@@ -217,22 +243,23 @@ def _newton_by_gradients(
         z, residual = z + more * toward, residual + more * a
         energy = residual @ z
         direction = z + energy / before * direction
-        image = D * direction + (direction @ hessian if hessian is not None else direction @ rows.across @ back)
+        image = D * direction + (direction @ hessian if hessian is not None else (F @ direction) @ F)
         length = jnp.where(first, 1.0, energy / (direction @ image))
         before = jnp.where(first, before, energy)
         return count + 1, du + length * direction, dy + more, residual - length * image, direction, before
 
-    def newton(g: Array, corrector: Array) -> tuple[Array, Array, Array]:
-        del corrector
+    def newton(g: Array, times: Array) -> tuple[Array, Array, Array]:
+        del times
         nothing = jnp.zeros_like(g)
         state = zero, nothing, 0 * level, g, nothing, jnp.inf + 0 * level
         count, du, dy, *_ = jax.lax.while_loop(is_rough, descend, state)
-        return du, dy, count
+        # The other dual variables follow from F u.
+        return du, jnp.append(jnp.zeros_like(rows.target[:-1]), dy), count
 
     return newton
 
 
-def solve_interior_point(problem: BoxQP, rows: ScaledRows, skip: Array, sure: bool) -> BoxQPSolution:
+def solve_interior_point(problem: BoxQP, rows: ScaledRows, steps: Steps, sure: Array) -> BoxQPSolution:
     """Mehrotra's predictor-corrector method, with three changes for MinCq, in the scale of `ScaledRows`.
 
     Start: the analytic centre of the feasible set, with the multipliers of a point on the central path. Close to
@@ -253,9 +280,9 @@ def solve_interior_point(problem: BoxQP, rows: ScaledRows, skip: Array, sure: bo
 
     Args:
       problem: with all rows of F.
-      rows: these, or for quick steps some of the first ones.
-      skip: True when there is nothing to solve.
-      sure: which steps.
+      rows: these, or some of the first ones.
+      steps: which ones the program has.
+      sure: where it has both, whether they are all to be sure ones.
 
     Returns: a `BoxQPSolution`: the best point met. How good it is, is for the caller to measure.
     """
@@ -285,7 +312,7 @@ def solve_interior_point(problem: BoxQP, rows: ScaledRows, skip: Array, sure: bo
         multipliers, slack = iterate.primal[1:], slacks(iterate.primal[0])
         return slack, multipliers, jnp.where(free, jnp.sum(multipliers / slack, axis=0), 1.0)
 
-    def step(whole: Array | None, slow: Array, state: _State) -> _State:
+    def step(whole: Array | None, hard: Array, state: _State) -> _State:
         at, reduced = state.iterate, state.reduced
         slack, multipliers, D = barrier_weights(at)
         product = slack * multipliers
@@ -293,14 +320,24 @@ def solve_interior_point(problem: BoxQP, rows: ScaledRows, skip: Array, sure: bo
         gap = complementarity / bounds
         level = binding * (1 - state.votes[-1])
         zero = jnp.zeros_like(state.gradients)
-        if sure:
+        is_hard, is_easy = (functools.partial(_only_if, flag, D) for flag in (hard, ~hard))
+
+        def by_rank(when: When) -> Newton:
             residuals = jnp.where(last, -level, state.votes - dual_votes(at.dual))
-            newton = _newton_by_rank(rows, binding, jnp.where(free, 1 / D, 0.0), residuals, zero)
-        else:
-            invert = _preconditioner(rows, D, free, whole, slow)
+            columns = factored(D) if whole is None else whole
+            return _newton_by_rank(rows, binding, jnp.where(free, 1 / D, 0.0), columns, residuals, zero, when)
+
+        def by_gradients(when: When) -> Newton:
+            invert = _preconditioner(rows, D, free, whole if steps == "quick" else None, hard, when)
             a = jnp.where(free, binding * rows.normal, 0.0)
             least_slack = jnp.where(free, jnp.min(slack, axis=0), 0.0)
-            newton = _newton_by_gradients(rows, invert, a, D, level, least_slack, complementarity, zero)
+            return _newton_by_gradients(rows, invert, a, D, level, least_slack, complementarity, zero, when)
+
+        newton: Newton
+        if steps == "both":
+            newton = functools.partial(jax.lax.cond, hard, by_rank(is_hard), by_gradients(is_easy))
+        else:
+            newton = (by_rank if steps == "sure" else by_gradients)(lambda function: function())
 
         def toward(phase: Array, before: tuple[Array, ...]) -> tuple[Array, ...]:
             """The step towards slack * multiplier = aim, how long it can be, and what the next one should aim at."""
@@ -317,9 +354,9 @@ def solve_interior_point(problem: BoxQP, rows: ScaledRows, skip: Array, sure: bo
             centre = ((1 - reached) - reached**2 * bent / gap) ** 3 * gap
             return du, d_dual, count, longest, aim, centre + jnp.minimum(_CURVED * reached, 1.0) * curved
 
-        # The predictor aims at 0, the corrector at the central path.
-        nothing = jax.tree.map(jnp.zeros_like, (reduced, at.dual if sure else gap, zero, gap, product, product))
-        du, d_dual, count, longest, aim, _ = jax.lax.fori_loop(0, 2, toward, nothing)
+        # The predictor, 1, aims at 0, and the corrector, 2, at the central path.
+        nothing = jax.tree.map(jnp.zeros_like, (reduced, at.dual, zero, gap, product, product))
+        du, d_dual, count, longest, aim, _ = jax.lax.fori_loop(1, 3, toward, nothing)
         # Close to the end the steps may go all but to the boundary: that is what makes the last ones quadratic. At tiny
         # margins complementarity is small long before, and a product that is all but 0 then blocks every further step.
         short = jnp.maximum(gap, jnp.minimum(state.best_residual, _BLOCKED))
@@ -327,7 +364,9 @@ def solve_interior_point(problem: BoxQP, rows: ScaledRows, skip: Array, sure: bo
         d_multipliers = jnp.where(free, aim / slack - multipliers * (1 + side * du / slack), 0.0)
         primal = at.primal + length * jnp.concatenate([du[None], d_multipliers])
         votes = primal[0] @ rows.across
-        dual = at.dual + length * d_dual if sure else dual_variables(votes, at.dual[-1] + length * d_dual)
+        dual = at.dual + length * d_dual
+        if steps != "sure":
+            dual = jnp.where(hard & (steps == "both"), dual, dual_variables(votes, dual[-1]))
         after, reduced = _Iterate(primal, dual), dual @ down
 
         # Relative duality gap, and error in the equality: zero only at a solution.
@@ -351,22 +390,24 @@ def solve_interior_point(problem: BoxQP, rows: ScaledRows, skip: Array, sure: bo
     def goes_on(state: _State) -> Array:
         return ~state.done & (state.iterations < _MAX_STEPS)
 
-    def is_slow(state: _State) -> Array:
-        return state.gradients * _SLOW > u.shape[0]
+    def is_hard(state: _State) -> Array:
+        return sure | (state.gradients * _SLOW > u.shape[0])
 
-    def steps(hessian: Array, state: _State) -> _State:
-        """Steps until they are done or slow, or, if they were slow before, one by a factor of F'F + D."""
-        slow, D = is_slow(state), barrier_weights(state.iterate)[2]
-        whole = jax.lax.cond(
-            slow,
-            lambda: _cholesky(jnp.where(free[:, None] & free, hessian, 0.0) + jnp.diag(D + _floor(rows))),
-            lambda: jnp.zeros_like(D, shape=D.size**2),
-        )
+    def factored(D: Array) -> Array:
+        """The columns of L of I + F D^-1 F', or, where steps are quick, of F'F + D."""
+        if steps == "quick" and rows.hessian is not None:
+            return _cholesky(jnp.where(free[:, None] & free, rows.hessian, 0.0) + jnp.diag(D + _floor(rows)))
+        return _cholesky(jnp.eye(rank, dtype=dtype) + (rows.factor * jnp.where(free, 1 / D, 0.0)) @ rows.factor.T)
 
-        def is_quick(after: _State) -> Array:
-            return goes_on(after) & (~is_slow(after) | (after.iterations == state.iterations))
+    def many_steps(state: _State) -> _State:
+        """Quick steps as long as they are easy, or one of the others."""
+        hard, D = is_hard(state), barrier_weights(state.iterate)[2]
+        whole = _only_if(hard, D, lambda: factored(D))
 
-        return jax.lax.while_loop(is_quick, functools.partial(step, whole, slow), state)
+        def is_easy(after: _State) -> Array:
+            return goes_on(after) & (~is_hard(after) | (after.iterations == state.iterations))
+
+        return jax.lax.while_loop(is_easy, functools.partial(step, whole, hard), state)
 
     # Complementarity that adds up to the scale of the objective.
     barrier = 1 / bounds
@@ -374,13 +415,12 @@ def solve_interior_point(problem: BoxQP, rows: ScaledRows, skip: Array, sure: bo
     multipliers = jnp.where(free, barrier / slacks(u), 0.0)
     first = _Iterate(jnp.concatenate([u[None], multipliers]), dual_variables(votes, multiplier * barrier))
     zero = jnp.zeros((), jnp.int32)
-    state = _State(first, votes, first.dual @ down, first, jnp.full((), jnp.inf, dtype), zero, zero, zero, skip)
+    state = _State(first, votes, first.dual @ down, first, jnp.full((), jnp.inf, dtype), zero, zero, zero, problem.skip)
     # This changes no value: it marks all leaves as different between devices, as `shard_map` wants a loop's state.
-    state = jax.tree.map(lambda leaf: jnp.where(skip, leaf, leaf), state)
-    if sure or rows.hessian is None:
-        state = jax.lax.while_loop(goes_on, functools.partial(step, None, zero), state)
-    else:
-        state = jax.lax.while_loop(goes_on, functools.partial(steps, rows.hessian), state)
+    state = jax.tree.map(lambda leaf: jnp.where(problem.skip, leaf, leaf), state)
+    has_two = steps == "both" or (steps == "quick" and rows.hessian is not None)
+    body = many_steps if has_two else functools.partial(step, None, problem.skip)
+    state = jax.lax.while_loop(goes_on, body, state)
     tau, (factor_scale, normal_scale) = problem.tau, rows.scales
     x = jnp.where(free, jnp.clip(state.best.primal[0] * tau, -1.0, 1.0), problem.fixed)
     zeta, y = state.best.dual[:-1] * (factor_scale * tau), state.best.dual[-1] * (factor_scale**2 * tau / normal_scale)

@@ -15,14 +15,11 @@ import jax.numpy as jnp
 from pvmincq_jax._types import Array, Status
 from pvmincq_jax.voting import qp
 from pvmincq_jax.voting.factor import VoteFactor, loop_on_cpu, orthonormal_columns, thin_svd
-from pvmincq_jax.voting.interior_point import solve_interior_point
+from pvmincq_jax.voting.interior_point import Steps, solve_interior_point
 
 __all__: list[str] = []
 
 Solver = Literal["interior_point", "jaxopt"]
-# "quick" steps use the leading rows of the factor, and conjugate gradients; "sure" ones factor all rows; "both" are
-# quick first and then sure where the certificate of the first is not good enough.
-Steps = Literal["quick", "sure", "both"]
 
 # A margin within so many roundings of mu_max, relative, is mu_max: the sum that gives mu_max is itself rounded.
 ROUNDING = 256
@@ -80,7 +77,7 @@ class Sample(NamedTuple):
       dual_target: q ``[r]``, with m = F'q.
       mu_max: the largest feasible margin.
       bound: 1/n.
-      quick, sure: the rows of F as these steps read them; None where they are not asked for.
+      rows: as the steps of the interior point read them; None for another solver.
     """
 
     votes: Array
@@ -93,8 +90,7 @@ class Sample(NamedTuple):
     dual_target: Array
     mu_max: Array
     bound: Array
-    quick: qp.ScaledRows | None
-    sure: qp.ScaledRows | None
+    rows: qp.ScaledRows | None
 
 
 def sample_of(
@@ -125,14 +121,11 @@ def sample_of(
     if basis is not None:
         factor, target = basis.T @ factor, basis.T @ target
 
+    used = len(factor) if lead is None else lead
     # Rows of a basis come by their size, others by pivots, of which it takes more for the same accuracy.
-    share = _LEADING[basis is None]
-
-    def rows(number: int | None) -> qp.ScaledRows:
-        some = factor[:number]
-        leading = min(max(int(share * len(some)), _LEAST_LEADING), _MOST_LEADING)
-        return qp.scaled_rows(some, target[:number], fixed_margins, leading)
-
+    leading = min(max(int(_LEADING[basis is None] * used), _LEAST_LEADING), _MOST_LEADING)
+    # Without sure steps nothing reads the other rows.
+    most = used if steps == "quick" else None
     return Sample(
         votes,
         labels,
@@ -144,8 +137,9 @@ def sample_of(
         dual_target=target,
         mu_max=jnp.sum(jnp.abs(margins)) * bound,
         bound=bound,
-        quick=rows(lead) if solver == "interior_point" and steps != "sure" else None,
-        sure=rows(None) if solver == "interior_point" and steps != "quick" else None,
+        rows=qp.scaled_rows(factor[:most], target[:most], fixed_margins, used, leading)
+        if solver == "interior_point"
+        else None,
     )
 
 
@@ -172,27 +166,19 @@ def _kkt_residual(sample: Sample, margin: Array, problem: qp.BoxQP, solution: qp
     return jnp.maximum(jnp.maximum(gap, equality), excess)
 
 
-@loop_on_cpu
-def _attempt(sample: Sample, margin: Array, problem: qp.BoxQP) -> tuple[qp.BoxQPSolution, Array]:
+def _attempt(steps: Steps, sample: Sample, margin: Array, problem: qp.BoxQP) -> tuple[qp.BoxQPSolution, Array]:
     """The interior point's solution and its residual. Of both kinds of steps, sure ones run where quick ones fail."""
     # This changes no value: it marks all leaves as different between devices, as `shard_map` wants a loop's state.
     sample, margin, problem = jax.tree.map(lambda leaf: jnp.where(problem.skip, leaf, leaf), (sample, margin, problem))
-
-    def run(rows: qp.ScaledRows, skip: Array) -> qp.BoxQPSolution:
-        return solve_interior_point(problem, rows, skip, sure=rows is sample.sure)
-
-    quick, sure = sample.quick, sample.sure
-    if quick is None or sure is None:
-        rows = sure if quick is None else quick
-        assert rows is not None
-        solution = run(rows, problem.skip)
+    rows = sample.rows
+    assert rows is not None
+    if steps != "both":
+        solution = solve_interior_point(problem, rows, steps, jnp.zeros_like(problem.skip))
         return solution, _kkt_residual(sample, margin, problem, solution)
 
     def attempt(state: tuple[Array, qp.BoxQPSolution, Array]) -> tuple[Array, qp.BoxQPSolution, Array]:
         number, before, _ = state
-        # In a batch of an accelerator both branches run; a loop that is to be skipped takes no step there.
-        skips = problem.skip | (number > 0), problem.skip | (number < 1)
-        solution = jax.lax.cond(number > 0, lambda: run(sure, skips[1]), lambda: run(quick, skips[0]))
+        solution = solve_interior_point(problem, rows, steps, number > 0)
         solution = solution._replace(iterations=before.iterations + solution.iterations)
         return number + 1, solution, _kkt_residual(sample, margin, problem, solution)
 
@@ -236,13 +222,14 @@ def _weights_jvp(primals: tuple, tangents: tuple) -> tuple[Array, Array]:
     return weights, jnp.where(problem.skip, 0.0, weights_dot)
 
 
-def learn(sample: Sample, margin: Array, solver: Solver) -> MinCqSolution:
+def learn(sample: Sample, margin: Array, solver: Solver, steps: Steps) -> MinCqSolution:
     """The weights of least second moment at a margin, with their certificate: equations 5 to 7, on finite numbers.
 
     Args:
       sample: of `sample_of`.
       margin: mu; what is not in (0, mu_max] is infeasible.
       solver: "interior_point" or "jaxopt".
+      steps: as they were for `sample_of`.
     """
     votes, labels, shares, margins, voter_mask, *_ = sample
     dtype, mu_max, bound = votes.dtype, sample.mu_max, sample.bound
@@ -270,7 +257,7 @@ def learn(sample: Sample, margin: Array, solver: Solver) -> MinCqSolution:
         solution = qp.solve_jaxopt(problem)
         residual = _kkt_residual(fixed_sample, fixed_margin, problem, solution)
     else:
-        solution, residual = _attempt(fixed_sample, fixed_margin, problem)
+        solution, residual = loop_on_cpu(functools.partial(_attempt, steps))(fixed_sample, fixed_margin, problem)
     status = jnp.where(residual <= accuracy(dtype), Status.SOLVED, Status.MAX_ITERATIONS)
     status = jnp.where(feasible, status, Status.INFEASIBLE).astype(jnp.int32)
     solved = status == Status.SOLVED
@@ -328,7 +315,7 @@ def solve_mincq(
     margin = jnp.where(bad | unknown, 0.0, margin)
     basis = None if factor is None else _basis(votes, shares, voter_mask, factor, turn)
     sample = sample_of(votes, labels, shares, voter_mask, basis, solver, steps, lead)
-    solution = learn(sample, margin, solver)
+    solution = learn(sample, margin, solver, steps)
     bad |= unknown
     return solution._replace(
         status=jnp.where(bad, Status.BAD_INPUT, solution.status), mu_max=jnp.where(bad, jnp.nan, solution.mu_max)

@@ -88,9 +88,10 @@ class ScaledRows(NamedTuple):
       down: [F; -e'] ``[r + 1, n]``.
       target: (q, -1) ``[r + 1]``.
       normal: a ``[n]``.
-      leading: the first rows of F, which precondition the others ``[k, n]``.
-      rest: the diagonal of what they leave out of F'F ``[n]``.
-      hessian: F'F ``[n, n]``, or None where F has few rows.
+      quick: the first rows of F, which quick steps use ``[p, n]``.
+      leading: the first of these, which precondition the others ``[k, n]``.
+      rest: the diagonal of what they leave out ``[n]``.
+      hessian: F'F of the quick ones ``[n, n]``, or None where these are few.
       scales: those of F and a.
     """
 
@@ -99,6 +100,7 @@ class ScaledRows(NamedTuple):
     down: Array
     target: Array
     normal: Array
+    quick: Array
     leading: Array
     rest: Array
     hessian: Array | None
@@ -145,28 +147,30 @@ def _central_slope(a: Array, tau: Array) -> Array:
     return jnp.exp(jax.lax.fori_loop(0, _HALVINGS, halve, (low, high))[1])
 
 
-def scaled_rows(factor: Array, dual_target: Array, normal: Array, leading: int) -> ScaledRows:
+def scaled_rows(factor: Array, dual_target: Array, normal: Array, quick: int, leading: int) -> ScaledRows:
     """F, q and a as steps read them.
 
     Args:
       factor, dual_target, normal: F ``[r, n]``, q ``[r]`` and a ``[n]``.
-      leading: how many rows precondition the others.
+      quick: how many rows quick steps use.
+      leading: how many of these precondition the others.
     """
-    rank, voters = factor.shape
     factor_scale, normal_scale = jnp.linalg.norm(factor @ jnp.sign(normal)), jnp.sum(jnp.abs(normal))
     # Without any margin nothing is solved.
     factor_scale, normal_scale = (jnp.where(scale > 0, scale, 1.0) for scale in (factor_scale, normal_scale))
     F, a, q = factor / factor_scale, normal / normal_scale, dual_target * (factor_scale / normal_scale)
     across = jnp.concatenate([F, a[None]]).T
+    used = across[:, :quick]
     return ScaledRows(
         factor=F,
         across=across,
         down=jnp.concatenate([F, (q @ F - a)[None]]),
         target=jnp.append(q, -1.0),
         normal=a,
+        quick=F[:quick],
         leading=F[:leading],
-        rest=jnp.sum(F[leading:] ** 2, axis=0),
-        hessian=across[:, :-1] @ across[:, :-1].T if 4 * rank > 3 * voters else None,
+        rest=jnp.sum(F[leading:quick] ** 2, axis=0),
+        hessian=used @ used.T if 4 * quick > 3 * len(a) else None,
         scales=(factor_scale, normal_scale),
     )
 

@@ -145,9 +145,9 @@ def test_a_problem_that_quick_steps_leave_unsolved_is_solved_by_sure_ones(proble
     seen, run = [], grid.learn
 
     def give_up(sample, *arguments):
-        seen.append("quick" if sample.sure is None else "sure")
+        seen.append(arguments[-1])
         solution = run(sample, *arguments)
-        return solution._replace(status=solution.status + 2) if sample.sure is None else solution
+        return solution._replace(status=solution.status + 2) if arguments[-1] == "quick" else solution
 
     monkeypatch.setattr(grid, "_programs", {})
     monkeypatch.setattr(grid, "learn", give_up)
