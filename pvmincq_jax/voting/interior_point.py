@@ -33,8 +33,7 @@ _STOP = 1e-5, 1e-10
 _BLOCKED = 1e-6
 # Next to mu_max is where so small a share of q'q is left that digits are lost.
 _NEAR = 1e-3
-# What the second-order term of the predictor counts, by the length of its step. With all of it where steps are below a
-# half, voters in pairs at 0.995 mu_max went round in circles.
+# What the second-order term of the predictor counts, by the length of its step: all of it from a half on.
 _CURVED = 2.0
 # Of the complementarity, what conjugate gradients may leave of the dual equation, and how many of them a direction may
 # take. Where a direction took more than the voters over the last number, the steps to come factor F'F + D.
@@ -267,7 +266,8 @@ def solve_interior_point(problem: BoxQP, rows: ScaledRows, steps: Steps, sure: A
     equations hold: most voters are then at the wrong bound, and no step can free them.
 
     Correction: where the predictor goes but a short way, its second-order term says little of the path; it then counts
-    by twice the length of that step only.
+    by twice the length of that step only, and not at all after a step without progress. Else stumps, or voters in
+    pairs, at 0.995 mu_max went round in circles of four steps.
 
     Dual variables: stationarity is F'z - a y = lower - upper with z = F u. Where the box is slack both terms are large
     and cancel, and dividing their rounding error by a vanishing barrier weight destroys the step. With zeta = z - q y
@@ -352,7 +352,8 @@ def solve_interior_point(problem: BoxQP, rows: ScaledRows, steps: Steps, sure: A
             curved = product * change * (1 + change)
             bent = jnp.sum(curved @ ones) / bounds
             centre = ((1 - reached) - reached**2 * bent / gap) ** 3 * gap
-            return du, d_dual, count, longest, aim, centre + jnp.minimum(_CURVED * reached, 1.0) * curved
+            share = jnp.where(state.without_progress > 0, 0.0, jnp.minimum(_CURVED * reached, 1.0))
+            return du, d_dual, count, longest, aim, centre + share * curved
 
         # The predictor, 1, aims at 0, and the corrector, 2, at the central path.
         nothing = jax.tree.map(jnp.zeros_like, (reduced, at.dual, zero, gap, product, product))
