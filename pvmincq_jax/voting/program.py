@@ -166,8 +166,32 @@ def _kkt_residual(sample: Sample, margin: Array, problem: qp.BoxQP, solution: qp
     return jnp.maximum(jnp.maximum(gap, equality), excess)
 
 
-def _attempt(steps: Steps, sample: Sample, margin: Array, problem: qp.BoxQP) -> tuple[qp.BoxQPSolution, Array]:
+def _problem(sample: Sample, margin: Array) -> tuple[Array, Array, qp.BoxQP]:
+    """Whether the margin is feasible, the margin or 1 in its place, and the program, which is then skipped."""
+    margins, mask, mu_max, dtype = sample.margins, sample.mask, sample.mu_max, sample.votes.dtype
+    rounding = ROUNDING * jnp.finfo(dtype).eps
+    feasible = (margin > 0) & (margin <= mu_max * (1 + rounding))
+    at_mu_max = margin >= mu_max * (1 - rounding)
+    # At mu_max every voter with a margin is at its bound, and only those without one are left to choose.
+    idle = jnp.abs(margins) <= rounding * mu_max
+    free = mask & (idle | ~at_mu_max)
+    problem = qp.BoxQP(
+        factor=sample.factor,
+        dual_target=sample.dual_target,
+        normal=jnp.where(at_mu_max & idle, 0.0, margins),
+        tau=jnp.clip(jnp.where(feasible, margin / mu_max, 0.5), jnp.finfo(dtype).tiny, 1.0),
+        free=free,
+        fixed=jnp.where(free | ~mask, 0.0, jnp.sign(margins)),
+        skip=~feasible | ~jnp.any(free),
+        bound=sample.bound,
+    )
+    return feasible, jnp.where(feasible, margin, 1.0), problem
+
+
+def _attempt(steps: Steps, sample: Sample, margin: Array) -> tuple[qp.BoxQPSolution, Array]:
     """The interior point's solution and its residual. Of both kinds of steps, sure ones run where quick ones fail."""
+    # The program is set up anew here: a loop over margins has then one number to hand in.
+    _, margin, problem = _problem(sample, margin)
     # This changes no value: it marks all leaves as different between devices, as `shard_map` wants a loop's state.
     sample, margin, problem = jax.tree.map(lambda leaf: jnp.where(problem.skip, leaf, leaf), (sample, margin, problem))
     rows = sample.rows
@@ -231,33 +255,15 @@ def learn(sample: Sample, margin: Array, solver: Solver, steps: Steps) -> MinCqS
       solver: "interior_point" or "jaxopt".
       steps: as they were for `sample_of`.
     """
-    votes, labels, shares, margins, voter_mask, *_ = sample
+    votes, labels, shares, _, voter_mask, *_ = sample
     dtype, mu_max, bound = votes.dtype, sample.mu_max, sample.bound
-    rounding = ROUNDING * jnp.finfo(dtype).eps
-    feasible = (margin > 0) & (margin <= mu_max * (1 + rounding))
-    at_mu_max = margin >= mu_max * (1 - rounding)
-
-    # At mu_max every voter with a margin is at its bound, and only those without one are left to choose.
-    idle = jnp.abs(margins) <= rounding * mu_max
-    free = voter_mask & (idle | ~at_mu_max)
-    # What is not feasible goes on with a margin of 1 in its place, and takes no step.
-    margin = jnp.where(feasible, margin, 1.0)
-    problem = qp.BoxQP(
-        factor=sample.factor,
-        dual_target=sample.dual_target,
-        normal=jnp.where(at_mu_max & idle, 0.0, margins),
-        tau=jnp.clip(jnp.where(feasible, margin / mu_max, 0.5), jnp.finfo(dtype).tiny, 1.0),
-        free=free,
-        fixed=jnp.where(free | ~voter_mask, 0.0, jnp.sign(margins)),
-        skip=~feasible | ~jnp.any(free),
-        bound=bound,
-    )
-    fixed_sample, fixed_margin, problem = jax.lax.stop_gradient((sample, margin, problem))
+    fixed_sample, fixed_margin = jax.lax.stop_gradient((sample, margin))
+    feasible, safe_margin, problem = _problem(fixed_sample, fixed_margin)
     if solver == "jaxopt":
         solution = qp.solve_jaxopt(problem)
-        residual = _kkt_residual(fixed_sample, fixed_margin, problem, solution)
+        residual = _kkt_residual(fixed_sample, safe_margin, problem, solution)
     else:
-        solution, residual = loop_on_cpu(functools.partial(_attempt, steps))(fixed_sample, fixed_margin, problem)
+        solution, residual = loop_on_cpu(functools.partial(_attempt, steps))(fixed_sample, fixed_margin)
     status = jnp.where(residual <= accuracy(dtype), Status.SOLVED, Status.MAX_ITERATIONS)
     status = jnp.where(feasible, status, Status.INFEASIBLE).astype(jnp.int32)
     solved = status == Status.SOLVED

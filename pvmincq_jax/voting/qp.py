@@ -20,7 +20,7 @@ from pvmincq_jax.voting.factor import loop_on_cpu, thin_svd
 
 __all__: list[str] = []
 
-# Halvings of the starting point's slope, in logarithms: to a part in a hundred, the first step sees to the rest.
+# Halvings of the starting point's slope, as factors: to a part in a hundred, the first step sees to the rest.
 _HALVINGS = 12
 # BoxOSQP's steps: so many, or as many as take a minute or two, since a step costs n^2.
 _OSQP_STEPS, _OSQP_WORK = 20_000, 2_000_000_000
@@ -135,16 +135,15 @@ def _central_slope(a: Array, tau: Array) -> Array:
 
     With sum|a| = 1 it lies between 2 tau, as a' v <= k |a|^2 / 2, and 2 n / (1 - tau), as 1 - |v_j| <= 2 / (k |a_j|).
     """
-    low = jnp.log(2 * tau)
-    high = jnp.log(2 * a.shape[0] / jnp.maximum(1 - tau, jnp.finfo(a.dtype).eps))
+    high = 2 * a.shape[0] / jnp.maximum(1 - tau, jnp.finfo(a.dtype).eps)
 
     def halve(_: int, ends: tuple[Array, Array]) -> tuple[Array, Array]:
         low, high = ends
-        middle = (low + high) / 2
-        below = a @ _centred(jnp.exp(middle) * a) < tau
+        middle = jnp.sqrt(low * high)
+        below = a @ _centred(middle * a) < tau
         return jnp.where(below, middle, low), jnp.where(below, high, middle)
 
-    return jnp.exp(jax.lax.fori_loop(0, _HALVINGS, halve, (low, high))[1])
+    return jax.lax.fori_loop(0, _HALVINGS, halve, (2 * tau, high))[1]
 
 
 def scaled_rows(factor: Array, dual_target: Array, normal: Array, quick: int, leading: int) -> ScaledRows:
