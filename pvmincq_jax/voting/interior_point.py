@@ -36,8 +36,8 @@ _NEAR = 1e-3
 # What the second-order term of the predictor counts, by the length of its step: all of it from a half on.
 _CURVED = 2.0
 # Of the complementarity, what conjugate gradients may leave of the dual equation, and how many of them a direction may
-# take. Where a direction took more than the voters over the last number, the steps to come factor F'F + D.
-_INEXACT, _MOST_GRADIENTS, _SLOW = 0.03, 100, 16
+# take. Where a direction took more than the rows over the last number, the steps to come factor F'F + D.
+_INEXACT, _MOST_GRADIENTS, _SLOW = 0.1, 100, 24
 # The least that the preconditioner adds to D, in roundings of the largest second moment of a voter.
 _FLOOR = 1e3
 
@@ -164,25 +164,39 @@ def _newton_by_rank(
 
 
 def _preconditioner(rows: ScaledRows, D: Array, free: Array, whole: Array | None, slow: Array, when: When) -> Inverse:
-    """The function from v ``[n]`` to P^-1 v, with P = F_1'F_1 + D + E, or where that was slow by ``whole``.
+    """The function from v ``[n]`` to P^-1 v, with P = F_1'F_1 + D + E, or where that is slow P = F'F + D.
 
     F_1 are the leading rows, and E is the diagonal of what they leave out of F'F.
+
+    Args:
+      whole: of the second one, the columns of L; None without any.
+      slow: which of the two it is.
     """
-    F_1, floor = rows.leading, _floor(rows)
-    inverse = jnp.where(free, 1 / (D + jnp.maximum(rows.rest, floor)), 0.0)
-    columns = when(lambda: _cholesky(jnp.eye(len(F_1), dtype=D.dtype) + (F_1 * inverse) @ F_1.T))
 
-    def by_rows(vector: Array) -> Array:
+    def inverse_of(diagonal: Array) -> Array:
+        return jnp.where(free, 1 / (D + diagonal), 0.0)
+
+    def by_rows(F: Array, inverse: Array, columns: Array, vector: Array) -> Array:
         vector = inverse * vector
-        return vector - inverse * (jax.scipy.linalg.cho_solve((_triangle(columns, len(F_1)), True), F_1 @ vector) @ F_1)
+        return vector - inverse * (jax.scipy.linalg.cho_solve((_triangle(columns, len(F)), True), F @ vector) @ F)
 
+    def densely(columns: Array, vector: Array) -> Array:
+        return jax.scipy.linalg.cho_solve((_triangle(columns, len(D)), True), jnp.where(free, vector, 0.0))
+
+    floor = _floor(rows)
+    inverse = inverse_of(jnp.maximum(rows.rest, floor))
+    by_leading = functools.partial(by_rows, rows.leading, inverse, when(lambda: _inner_factor(rows.leading, inverse)))
     if whole is None:
-        return by_rows
+        return by_leading
+    by_all = functools.partial(
+        densely if rows.hessian is not None else functools.partial(by_rows, rows.quick, inverse_of(floor)), whole
+    )
+    return lambda vector: jax.lax.cond(slow, by_all, by_leading, vector)
 
-    def densely(vector: Array) -> Array:
-        return jax.scipy.linalg.cho_solve((_triangle(whole, len(D)), True), jnp.where(free, vector, 0.0))
 
-    return lambda vector: jax.lax.cond(slow, densely, by_rows, vector)
+def _inner_factor(F: Array, inverse: Array) -> Array:
+    """The columns of L of I + F D^-1 F'."""
+    return _cholesky(jnp.eye(len(F), dtype=F.dtype) + (F * inverse) @ F.T)
 
 
 def _floor(rows: ScaledRows) -> Array:
@@ -392,13 +406,16 @@ def solve_interior_point(problem: BoxQP, rows: ScaledRows, steps: Steps, sure: A
         return ~state.done & (state.iterations < _MAX_STEPS)
 
     def is_hard(state: _State) -> Array:
-        return sure | (state.gradients * _SLOW > u.shape[0])
+        return sure | (state.gradients * _SLOW > len(rows.quick))
 
     def factored(D: Array) -> Array:
-        """The columns of L of I + F D^-1 F', or, where steps are quick, of F'F + D."""
-        if steps == "quick" and rows.hessian is not None:
-            return _cholesky(jnp.where(free[:, None] & free, rows.hessian, 0.0) + jnp.diag(D + _floor(rows)))
-        return _cholesky(jnp.eye(rank, dtype=dtype) + (rows.factor * jnp.where(free, 1 / D, 0.0)) @ rows.factor.T)
+        """The columns of L of I + F D^-1 F', or of F'F + D where quick steps have that."""
+        if steps != "quick":
+            return _inner_factor(rows.factor, jnp.where(free, 1 / D, 0.0))
+        D = D + _floor(rows)
+        if rows.hessian is None:
+            return _inner_factor(rows.quick, jnp.where(free, 1 / D, 0.0))
+        return _cholesky(jnp.where(free[:, None] & free, rows.hessian, 0.0) + jnp.diag(D))
 
     def many_steps(state: _State) -> _State:
         """Quick steps as long as they are easy, or one of the others."""
@@ -419,8 +436,7 @@ def solve_interior_point(problem: BoxQP, rows: ScaledRows, steps: Steps, sure: A
     state = _State(first, votes, first.dual @ down, first, jnp.full((), jnp.inf, dtype), zero, zero, zero, problem.skip)
     # This changes no value: it marks all leaves as different between devices, as `shard_map` wants a loop's state.
     state = jax.tree.map(lambda leaf: jnp.where(problem.skip, leaf, leaf), state)
-    has_two = steps == "both" or (steps == "quick" and rows.hessian is not None)
-    body = many_steps if has_two else functools.partial(step, None, problem.skip)
+    body = many_steps if steps != "sure" else functools.partial(step, None, problem.skip)
     state = jax.lax.while_loop(goes_on, body, state)
     tau, (factor_scale, normal_scale) = problem.tau, rows.scales
     x = jnp.where(free, jnp.clip(state.best.primal[0] * tau, -1.0, 1.0), problem.fixed)
