@@ -265,9 +265,12 @@ def _by_flow(edges: Edges, sizes: tuple[int, int]) -> np.ndarray:
     tails = np.concatenate([np.zeros_like(every_source), every_source[edges[0]], every_target])
     heads = np.concatenate([every_source, every_target[edges[1]], np.full_like(every_target, last)])
     network = csr_array((np.ones(len(tails), np.int32), (tails, heads)), shape=(last + 1, last + 1))
-    flow = maximum_flow(network, 0, last, method="dinic").flow[1 : 1 + sizes[0], 1 + sizes[0] : last]
-    (sources, targets), partners = (flow > 0).nonzero(), np.full(sizes[1], -1)
-    partners[targets] = sources
+    flow = maximum_flow(network, 0, last, method="dinic").flow
+    # The rows of the sources, read from the arrays: slices of sparse matrices take a third as long as the flow.
+    starts = flow.indptr[1 : sizes[0] + 2]
+    used = starts[0] + np.flatnonzero(flow.data[starts[0] : starts[-1]] > 0)
+    partners = np.full(sizes[1], -1)
+    partners[flow.indices[used] - every_target[0]] = np.searchsorted(starts, used, side="right") - 1
     return partners
 
 

@@ -36,8 +36,11 @@ _NEAR = 1e-3
 # What the second-order term of the predictor counts, by the length of its step: all of it from a half on.
 _CURVED = 2.0
 # Of the complementarity, what conjugate gradients may leave of the dual equation, and how many of them a direction may
-# take. Where a direction took more than the rows over the last number, the steps to come factor F'F + D.
-_INEXACT, _MOST_GRADIENTS, _SLOW = 0.1, 100, 24
+# take.
+_INEXACT, _MOST_GRADIENTS = 0.1, 100
+# They are slow where a direction took more of them than the voters over the first number, when sure steps follow, or
+# than the rows over the second, when all rows precondition.
+_SLOW = {"both": 16, "quick": 24}
 # The least that the preconditioner adds to D, in roundings of the largest second moment of a voter.
 _FLOOR = 1e3
 
@@ -406,7 +409,8 @@ def solve_interior_point(problem: BoxQP, rows: ScaledRows, steps: Steps, sure: A
         return ~state.done & (state.iterations < _MAX_STEPS)
 
     def is_hard(state: _State) -> Array:
-        return sure | (state.gradients * _SLOW > len(rows.quick))
+        size = len(rows.quick) if steps == "quick" else len(u)
+        return sure | (state.gradients * _SLOW[steps] > size)
 
     def factored(D: Array) -> Array:
         """The columns of L of I + F D^-1 F', or of F'F + D where quick steps have that."""

@@ -29,7 +29,7 @@ SMALL_MARGIN = 1e-2
 _GOOD = 1e-1
 # The share of the rows that precondition quick steps, where rows come by their size and elsewhere; and the least and
 # the most of them.
-_LEADING, _LEAST_LEADING, _MOST_LEADING = (0.5, 0.3), 16, 80
+_LEADING, _LEAST_LEADING, _MOST_LEADING = (0.5, 0.25), 16, 80
 
 
 class MinCqSolution(NamedTuple):
