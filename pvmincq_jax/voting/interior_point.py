@@ -166,7 +166,7 @@ def _newton_by_rank(
     return newton
 
 
-def _preconditioner(rows: ScaledRows, D: Array, free: Array, whole: Array | None, slow: Array, when: When) -> Inverse:
+def _preconditioner(rows: ScaledRows, D: Array, free: Array, whole: Array | None, slow: Array) -> Inverse:
     """The function from v ``[n]`` to P^-1 v, with P = F_1'F_1 + D + E, or where that is slow P = F'F + D.
 
     F_1 are the leading rows, and E is the diagonal of what they leave out of F'F.
@@ -188,7 +188,7 @@ def _preconditioner(rows: ScaledRows, D: Array, free: Array, whole: Array | None
 
     floor = _floor(rows)
     inverse = inverse_of(jnp.maximum(rows.rest, floor))
-    by_leading = functools.partial(by_rows, rows.leading, inverse, when(lambda: _inner_factor(rows.leading, inverse)))
+    by_leading = functools.partial(by_rows, rows.leading, inverse, _inner_factor(rows.leading, inverse))
     if whole is None:
         return by_leading
     by_all = functools.partial(
@@ -216,7 +216,6 @@ def _newton_by_gradients(
     slack: Array,
     complementarity: Array,
     zero: Array,
-    when: When,
 ) -> Newton:
     """The system in (du, dy), (F'F + D) du - a dy = g and a' du = r_b, by preconditioned conjugate gradients.
 
@@ -233,17 +232,11 @@ def _newton_by_gradients(
       slack: the smaller one of each coordinate ``[n]``, 0 for voters that are not free.
       complementarity: slack times multiplier, summed over all bounds.
       zero: where to count from.
-      when: whether this system will be solved.
     """
     F, hessian = rows.quick, rows.hessian
-
-    def prepare() -> tuple[Array, Array]:
-        """P^-1 a and a' P^-1 a, or 1 in its place where a is 0: the equality then binds no coordinate that is free."""
-        toward = invert(a)
-        reach = a @ toward
-        return toward, jnp.where(reach > 0, reach, 1.0)
-
-    toward, reach = when(prepare)
+    toward = invert(a)
+    # Where a is 0, the equality binds no coordinate that is free.
+    reach = jnp.where(a @ toward > 0, a @ toward, 1.0)
 
     def is_rough(state: _Descent) -> Array:
         count, _, _, residual, _, _ = state
@@ -337,24 +330,25 @@ def solve_interior_point(problem: BoxQP, rows: ScaledRows, steps: Steps, sure: A
         gap = complementarity / bounds
         level = binding * (1 - state.votes[-1])
         zero = jnp.zeros_like(state.gradients)
-        is_hard, is_easy = (functools.partial(_only_if, flag, D) for flag in (hard, ~hard))
 
-        def by_rank(when: When) -> Newton:
+        def by_rank() -> Newton:
+            # Much work, where the step may be one by conjugate gradients; what those need is little.
+            when: When = functools.partial(_only_if, hard, D) if steps == "both" else lambda function: function()
             residuals = jnp.where(last, -level, state.votes - dual_votes(at.dual))
             columns = factored(D) if whole is None else whole
             return _newton_by_rank(rows, binding, jnp.where(free, 1 / D, 0.0), columns, residuals, zero, when)
 
-        def by_gradients(when: When) -> Newton:
-            invert = _preconditioner(rows, D, free, whole if steps == "quick" else None, hard, when)
+        def by_gradients() -> Newton:
+            invert = _preconditioner(rows, D, free, whole if steps == "quick" else None, hard)
             a = jnp.where(free, binding * rows.normal, 0.0)
             least_slack = jnp.where(free, jnp.min(slack, axis=0), 0.0)
-            return _newton_by_gradients(rows, invert, a, D, level, least_slack, complementarity, zero, when)
+            return _newton_by_gradients(rows, invert, a, D, level, least_slack, complementarity, zero)
 
         newton: Newton
         if steps == "both":
-            newton = functools.partial(jax.lax.cond, hard, by_rank(is_hard), by_gradients(is_easy))
+            newton = functools.partial(jax.lax.cond, hard, by_rank(), by_gradients())
         else:
-            newton = (by_rank if steps == "sure" else by_gradients)(lambda function: function())
+            newton = by_rank() if steps == "sure" else by_gradients()
 
         def toward(phase: Array, before: tuple[Array, ...]) -> tuple[Array, ...]:
             """The step towards slack * multiplier = aim, how long it can be, and what the next one should aim at."""
