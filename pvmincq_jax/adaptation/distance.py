@@ -19,7 +19,6 @@ from typing import Any, Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 
 from pvmincq_jax import _checks
 from pvmincq_jax._samples import canonical_order
@@ -175,6 +174,9 @@ def _descend(
 
     The sample is source, labels, target and covariance of standardised features, the numbers the first of `MapOptions`.
     """
+    # Here, as it takes a twentieth of the package's import, which all others do without.
+    import optax
+
     source, labels, target, covariance = sample
     radius, gamma, temperature, pv_weight, eps_h_weight, rate = numbers
 
