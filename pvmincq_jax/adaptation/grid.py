@@ -47,6 +47,7 @@ _OPTIONS: Any = {
     "xla_cpu_use_fusion_emitters": False,
     "xla_llvm_disable_expensive_passes": True,
     "xla_cpu_parallel_codegen_split_count": 1,
+    "xla_cpu_prefer_vector_width": 512,
     "xla_disable_hlo_passes": "tree_reduction_rewriter",
 }
 # Points that a guess of the shapes looks at, and the largest margin that it takes for usual, in units of a vote's size.
