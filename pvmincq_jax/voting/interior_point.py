@@ -37,7 +37,7 @@ _NEAR = 1e-3
 _CURVED = 2.0
 # Of the complementarity, what conjugate gradients may leave of the dual equation, and how many of them a direction may
 # take.
-_INEXACT, _MOST_GRADIENTS = 0.1, 100
+_INEXACT, _MOST_GRADIENTS = 0.01, 100
 # They are slow where a direction took more of them than the voters over the first number, when sure steps follow, or
 # than the rows over the second, when all rows precondition.
 _SLOW = {"both": 16, "quick": 24}
