@@ -51,15 +51,23 @@ def loop_on_cpu(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @loop_on_cpu
-def orthonormal_columns(matrix: Array) -> Array:
-    """Q ``[m, r]`` of the thin QR factorisation of a matrix ``[m, r]``."""
+def _orthonormal_columns(matrix: Array) -> Array:
     return jnp.linalg.qr(matrix)[0]
 
 
 @loop_on_cpu
+def _thin_svd(matrix: Array) -> tuple[Array, ...]:
+    return tuple(jnp.linalg.svd(matrix, full_matrices=False))
+
+
+def orthonormal_columns(matrix: Array) -> Array:
+    """Q ``[m, r]`` of the thin QR factorisation of a matrix ``[m, r]``; of NumPy's on the host."""
+    return np.linalg.qr(matrix)[0] if isinstance(matrix, np.ndarray) else _orthonormal_columns(matrix)
+
+
 def thin_svd(matrix: Array) -> tuple[Array, ...]:
     """Left vectors ``[m, k]``, singular values ``[k]`` and right vectors ``[k, n]``, with k the smaller side."""
-    return tuple(jnp.linalg.svd(matrix, full_matrices=False))
+    return np.linalg.svd(matrix, full_matrices=False) if isinstance(matrix, np.ndarray) else _thin_svd(matrix)
 
 
 # Votes of relative size 1e-11 and less are dropped. The vote margins change by at most that much of the largest

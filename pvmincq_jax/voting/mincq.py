@@ -19,7 +19,6 @@ for a vote of two classes, this one and the rest, wherever a grid is judged: a p
 for two classes, so that half the sum of these risks is the risk of the prediction.
 """
 
-import functools
 from typing import Any, get_args
 
 import jax
@@ -30,7 +29,17 @@ from pvmincq_jax import _checks
 from pvmincq_jax._checks import is_traced
 from pvmincq_jax._types import Array, ArrayLike, Status
 from pvmincq_jax.voting.factor import VoteFactor, floating_dtype, is_compiling, leading_rank, vote_factor
-from pvmincq_jax.voting.program import ROUNDING, SMALL_MARGIN, MinCqSolution, Solver, solve_mincq, voter_margins
+from pvmincq_jax.voting.interior_point import Steps
+from pvmincq_jax.voting.program import (
+    ROUNDING,
+    SMALL_MARGIN,
+    MinCqSolution,
+    Solver,
+    prepare,
+    solve_mincq,
+    solve_prepared,
+    voter_margins,
+)
 
 __all__ = ["MinCqSolution", "max_margin", "mincq"]
 
@@ -72,15 +81,15 @@ def _check(
     return tuple((jnp if is_traced(part) else np).asarray(part, dtype) for part in (votes, labels))
 
 
-def normalised(sample_weights: ArrayLike | None, count: int, dtype: Any) -> Array:
+def normalised(sample_weights: ArrayLike | None, count: int, dtype: Any, xp: Any = jnp) -> Array:
     """Sample weights that add up to 1; NaN, with derivative 0, if one is negative or all are 0."""
     if sample_weights is None:
-        return jnp.full(count, 1 / count, dtype)
-    sample_weights = jnp.asarray(sample_weights, dtype)
-    total = jnp.sum(sample_weights)
-    good = (jnp.min(sample_weights) >= 0) & (total > 0) & jnp.isfinite(total)
-    safe = jnp.where(good, sample_weights, 1.0)
-    return jnp.where(good, safe / jnp.sum(safe), jnp.nan)
+        return xp.full(count, 1 / count, dtype)
+    sample_weights = xp.asarray(sample_weights, dtype)
+    total = xp.sum(sample_weights)
+    good = (xp.min(sample_weights) >= 0) & (total > 0) & xp.isfinite(total)
+    safe = xp.where(good, sample_weights, 1.0)
+    return xp.where(good, safe / xp.sum(safe), xp.nan)
 
 
 def mincq(
@@ -156,18 +165,30 @@ def mincq(
             f"factor is of other votes: it is for {factor.left.shape[0]} points and {factor.right.shape[1]} voters, "
             f"and the votes are {votes.shape[0]} x {votes.shape[1]}"
         )
-    shares = normalised(sample_weights, votes.shape[0], votes.dtype)
-    mask = jnp.ones(votes.shape[1], bool) if voter_mask is None else jnp.asarray(voter_mask, bool)
-    constant = jax.tree.map(lambda part: jax.lax.stop_gradient(jnp.asarray(part, votes.dtype)), factor)
-    arguments = votes, labels, jnp.asarray(margin, votes.dtype), shares, mask, constant, solver
-    solve = functools.partial(solve_mincq, *arguments, turn=voter_mask is not None, lead=leading_rank(factor))
-    concrete = not is_traced(votes, labels, margin, sample_weights, voter_mask, factor)
-    small = concrete and float(margin) < SMALL_MARGIN * largest
-    if small or is_compiling() or not concrete:
-        return solve(steps="sure" if small else "both")
+    traced = is_traced(votes, labels, sample_weights, voter_mask, factor)
+    xp: Any = jnp if traced else np
+    shares = normalised(sample_weights, votes.shape[0], votes.dtype, xp)
+    mask = xp.ones(votes.shape[1], bool) if voter_mask is None else xp.asarray(voter_mask, bool)
+    constant = jax.tree.map(
+        lambda part: xp.asarray(jax.lax.stop_gradient(part) if traced else part, votes.dtype), factor
+    )
+    margin, turn, lead = jnp.asarray(margin, votes.dtype), voter_mask is not None, leading_rank(factor)
+
+    def solve(steps: Steps) -> MinCqSolution:
+        if traced:
+            return solve_mincq(votes, labels, margin, shares, mask, constant, solver, steps, turn, lead)
+        # Whatever is known is done on the host: inside a caller's jit, too, only the program itself is compiled.
+        sample, bad = prepare(votes, labels, shares, mask, constant, solver, steps, turn, lead, np)
+        return solve_prepared(sample, bad, margin, solver, steps)
+
+    if traced or is_traced(margin):
+        return solve("both")
+    small = float(margin) < SMALL_MARGIN * largest
+    if small or is_compiling():
+        return solve("sure" if small else "both")
     # With all numbers at hand, a second program is compiled only where it is needed.
-    solution = solve(steps="quick")
-    return solve(steps="sure") if solution.status == Status.MAX_ITERATIONS else solution
+    solution = solve("quick")
+    return solve("sure") if solution.status == Status.MAX_ITERATIONS else solution
 
 
 def one_against_rest(numbers: np.ndarray, count: int) -> np.ndarray:

@@ -11,6 +11,7 @@ from typing import Any, Literal, NamedTuple
 import chex
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from pvmincq_jax._types import Array, Status
 from pvmincq_jax.voting import qp
@@ -65,6 +66,11 @@ def voter_margins(votes: Array, labels: Array, shares: Array) -> Array:
     return (shares * labels) @ votes
 
 
+def _constant(array: Array) -> Array:
+    """The array without derivatives. One of NumPy's has none, and stays with NumPy."""
+    return array if isinstance(array, np.ndarray) else jax.lax.stop_gradient(array)
+
+
 class Sample(NamedTuple):
     """What a problem knows of a sample, whatever the margin. Derivatives come through the first four alone.
 
@@ -102,6 +108,7 @@ def sample_of(
     solver: Solver,
     steps: Steps,
     lead: int | None = None,
+    xp: Any = jnp,
 ) -> Sample:
     """All that problems of a sample share, at whatever margin.
 
@@ -112,11 +119,12 @@ def sample_of(
       solver: "interior_point" or "jaxopt".
       steps: of the interior point.
       lead: how many rows quick steps use; all when None.
+      xp: NumPy where all arrays are NumPy's, else JAX's. Done on the host, inside jit too, this is not compiled.
     """
-    margins = jnp.where(voter_mask, voter_margins(votes, labels, shares), 0.0)
-    bound = 1 / jnp.maximum(jnp.sum(voter_mask), 1).astype(votes.dtype)
-    fixed_votes, fixed_labels, fixed_margins = jax.lax.stop_gradient((votes, labels, margins))
-    root = jnp.sqrt(jax.lax.stop_gradient(shares))
+    margins = xp.where(voter_mask, voter_margins(votes, labels, shares), 0.0)
+    bound = 1 / xp.maximum(xp.sum(voter_mask), 1).astype(votes.dtype)
+    fixed_votes, fixed_labels, fixed_shares, fixed_margins = map(_constant, (votes, labels, shares, margins))
+    root = xp.sqrt(fixed_shares)
     factor, target = root[:, None] * fixed_votes, root * fixed_labels
     if basis is not None:
         factor, target = basis.T @ factor, basis.T @ target
@@ -135,9 +143,9 @@ def sample_of(
         basis=basis,
         factor=factor,
         dual_target=target,
-        mu_max=jnp.sum(jnp.abs(margins)) * bound,
+        mu_max=xp.sum(xp.abs(margins)) * bound,
         bound=bound,
-        rows=qp.scaled_rows(factor[:most], target[:most], fixed_margins, used, leading)
+        rows=qp.scaled_rows(factor[:most], target[:most], fixed_margins, used, leading, xp)
         if solver == "interior_point"
         else None,
     )
@@ -283,6 +291,55 @@ def learn(sample: Sample, margin: Array, solver: Solver, steps: Steps) -> MinCqS
     )
 
 
+def prepare(
+    votes: Array,
+    labels: Array,
+    shares: Array,
+    voter_mask: Array,
+    factor: VoteFactor | None,
+    solver: Solver,
+    steps: Steps = "both",
+    turn: bool = False,
+    lead: int | None = None,
+    xp: Any = jnp,
+) -> tuple[Sample, Array]:
+    """The sample of problems on checked arrays of one dtype, and whether it is bad input.
+
+    Args:
+      votes, labels, shares: the sample ``[m, n]``, ``[m]`` and ``[m]``.
+      voter_mask: ``[n]``.
+      factor: of the votes; None where F is to be the scaled votes themselves.
+      solver, steps, lead, xp: as in `sample_of`.
+      turn: of the basis, see `_basis`.
+    """
+    chex.assert_rank([votes, labels, shares, voter_mask], [2, 1, 1, 1])
+    # Comparisons with NaN are False, so these catch NaN labels and shares as well.
+    bad = ~(xp.isfinite(xp.sum(xp.abs(votes))) & xp.any(voter_mask))
+    bad |= ~(xp.max(xp.abs(labels)) <= 1) | ~(xp.min(shares) >= 0)
+    if factor is not None:
+        bad |= ~(xp.all(xp.isfinite(factor.left)) & xp.all(xp.isfinite(factor.right)))
+    # A bad problem goes on with ones in place of its input: its derivatives are then 0, and what it shares with other
+    # problems gets no NaN from it.
+    votes, labels, shares, voter_mask, factor = jax.tree.map(
+        lambda part: xp.where(bad, xp.ones_like(part), part), (votes, labels, shares, voter_mask, factor)
+    )
+    basis = None if factor is None else _basis(votes, shares, voter_mask, factor, turn, xp)
+    return sample_of(votes, labels, shares, voter_mask, basis, solver, steps, lead, xp), bad
+
+
+@functools.partial(jax.jit, static_argnames=("solver", "steps"))
+def solve_prepared(sample: Sample, bad: Array, margin: Array, solver: Solver, steps: Steps = "both") -> MinCqSolution:
+    """`mincq` on what `prepare` returns; a bad problem says so and changes no other one of its batch."""
+    chex.assert_rank(margin, 0)
+    # The margin is looked at apart from the sample, so that a vmap over margins shares all the rest.
+    unknown = ~jnp.isfinite(margin)
+    solution = learn(sample, jnp.where(bad | unknown, 0.0, margin), solver, steps)
+    bad |= unknown
+    return solution._replace(
+        status=jnp.where(bad, Status.BAD_INPUT, solution.status), mu_max=jnp.where(bad, jnp.nan, solution.mu_max)
+    )
+
+
 @functools.partial(jax.jit, static_argnames=("solver", "steps", "turn", "lead"))
 def solve_mincq(
     votes: Array,
@@ -296,39 +353,12 @@ def solve_mincq(
     turn: bool = False,
     lead: int | None = None,
 ) -> MinCqSolution:
-    """`mincq` on checked arrays of one dtype; a problem with bad input says so and changes no other one of its batch.
-
-    Args:
-      votes, labels, shares: the sample ``[m, n]``, ``[m]`` and ``[m]``.
-      margin: mu.
-      voter_mask: ``[n]``.
-      factor: of the votes; None where F is to be the scaled votes themselves.
-      solver, steps, lead: as in `sample_of`.
-      turn: of the basis, see `_basis`.
-    """
-    chex.assert_rank([votes, labels, margin, shares, voter_mask], [2, 1, 0, 1, 1])
-    # Comparisons with NaN are False, so these catch NaN labels and shares as well.
-    bad = ~(jnp.isfinite(jnp.sum(jnp.abs(votes))) & jnp.any(voter_mask))
-    bad |= ~(jnp.max(jnp.abs(labels)) <= 1) | ~(jnp.min(shares) >= 0)
-    if factor is not None:
-        bad |= ~(jnp.all(jnp.isfinite(factor.left)) & jnp.all(jnp.isfinite(factor.right)))
-    # A bad problem goes on with ones in place of its input: its derivatives are then 0, and what it shares with other
-    # problems gets no NaN from it. The margin is looked at apart, so that a vmap over margins shares all the rest.
-    votes, labels, shares, voter_mask, factor = jax.tree.map(
-        lambda part: jnp.where(bad, jnp.ones_like(part), part), (votes, labels, shares, voter_mask, factor)
-    )
-    unknown = ~jnp.isfinite(margin)
-    margin = jnp.where(bad | unknown, 0.0, margin)
-    basis = None if factor is None else _basis(votes, shares, voter_mask, factor, turn)
-    sample = sample_of(votes, labels, shares, voter_mask, basis, solver, steps, lead)
-    solution = learn(sample, margin, solver, steps)
-    bad |= unknown
-    return solution._replace(
-        status=jnp.where(bad, Status.BAD_INPUT, solution.status), mu_max=jnp.where(bad, jnp.nan, solution.mu_max)
-    )
+    """Both at once: the arguments of `prepare`, and a margin."""
+    sample, bad = prepare(votes, labels, shares, voter_mask, factor, solver, steps, turn, lead)
+    return solve_prepared(sample, bad, margin, solver, steps)
 
 
-def _basis(votes: Array, shares: Array, voter_mask: Array, factor: VoteFactor, turn: bool) -> Array:
+def _basis(votes: Array, shares: Array, voter_mask: Array, factor: VoteFactor, turn: bool, xp: Any) -> Array:
     """Orthonormal columns Q ``[m, r]``, with which F = Q' V.
 
     What the factor leaves out of the votes is projected away under these shares, so that it changes the second moment
@@ -336,8 +366,8 @@ def _basis(votes: Array, shares: Array, voter_mask: Array, factor: VoteFactor, t
     mu_max: a factor of more voters spans directions in which those left can only cancel. Turned so that F's rows there
     are zero, at the price of an SVD, they cost none.
     """
-    root = jnp.sqrt(jax.lax.stop_gradient(shares))
+    root = xp.sqrt(_constant(shares))
     basis = orthonormal_columns(root[:, None] * factor.left)
     if turn:
-        basis = basis @ thin_svd(jnp.where(voter_mask, (root[:, None] * basis).T @ votes, 0.0))[0]
+        basis = basis @ thin_svd(xp.where(voter_mask, (root[:, None] * basis).T @ votes, 0.0))[0]
     return basis

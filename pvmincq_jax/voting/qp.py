@@ -10,7 +10,7 @@ Here are the program, its scaling, how its solution moves, and jaxopt's solver; 
 """
 
 import warnings
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -146,29 +146,30 @@ def _central_slope(a: Array, tau: Array) -> Array:
     return jax.lax.fori_loop(0, _HALVINGS, halve, (2 * tau, high))[1]
 
 
-def scaled_rows(factor: Array, dual_target: Array, normal: Array, quick: int, leading: int) -> ScaledRows:
+def scaled_rows(factor: Array, dual_target: Array, normal: Array, quick: int, leading: int, xp: Any) -> ScaledRows:
     """F, q and a as steps read them.
 
     Args:
       factor, dual_target, normal: F ``[r, n]``, q ``[r]`` and a ``[n]``.
       quick: how many rows quick steps use.
       leading: how many of these precondition the others.
+      xp: NumPy or JAX's, as in `program.sample_of`.
     """
-    factor_scale, normal_scale = jnp.linalg.norm(factor @ jnp.sign(normal)), jnp.sum(jnp.abs(normal))
+    factor_scale, normal_scale = xp.linalg.norm(factor @ xp.sign(normal)), xp.sum(xp.abs(normal))
     # Without any margin nothing is solved.
-    factor_scale, normal_scale = (jnp.where(scale > 0, scale, 1.0) for scale in (factor_scale, normal_scale))
+    factor_scale, normal_scale = (xp.where(scale > 0, scale, 1.0) for scale in (factor_scale, normal_scale))
     F, a, q = factor / factor_scale, normal / normal_scale, dual_target * (factor_scale / normal_scale)
-    across = jnp.concatenate([F, a[None]]).T
+    across = xp.concatenate([F, a[None]]).T
     used = across[:, :quick]
     return ScaledRows(
         factor=F,
         across=across,
-        down=jnp.concatenate([F, (q @ F - a)[None]]),
-        target=jnp.append(q, -1.0),
+        down=xp.concatenate([F, (q @ F - a)[None]]),
+        target=xp.concatenate([q, -xp.ones_like(q[:1])]),
         normal=a,
         quick=F[:quick],
         leading=F[:leading],
-        rest=jnp.sum(F[leading:quick] ** 2, axis=0),
+        rest=xp.sum(F[leading:quick] ** 2, axis=0),
         hessian=used @ used.T if 4 * quick > 3 * len(a) else None,
         scales=(factor_scale, normal_scale),
     )

@@ -327,3 +327,20 @@ def test_both_kinds_of_steps_are_one_loop_that_is_traced_once(monkeypatch: pytes
     votes, labels = kernel(points, points, 8.0), np.sign(points[:, 0])
     jax.jit(jax.vmap(lambda margin: pvm.mincq(votes, labels, margin))).lower(np.array([0.01, 0.02]))
     assert len(traces) == 1
+
+
+def test_what_is_known_is_not_compiled() -> None:
+    """Captured votes are factored on the host, and votes that are an argument in the program; both give one vote."""
+    points = np.random.default_rng(0).normal(size=(70, 2))
+    votes, labels, mask = kernel(points, points, 2.0), np.sign(points[:, 0]), np.arange(70) % 3 > 0
+    margins = np.array([1e-4, 0.1, 0.8]) * float(pvm.max_margin(votes, labels, voter_mask=mask))
+
+    def solve(votes: np.ndarray, labels: np.ndarray = labels) -> pvm.MinCqSolution:
+        return jax.vmap(lambda margin: pvm.mincq(votes, labels, margin, voter_mask=mask, rank=70))(margins)
+
+    traced = [str(jax.make_jaxpr(function)(votes)) for function in (lambda _: solve(votes), solve)]
+    assert ["= qr[" in text for text in traced] == [False, True]
+    captured, argument = jax.jit(lambda: solve(votes))(), jax.jit(solve)(votes)
+    for found in (captured, argument):
+        np.testing.assert_array_equal(found.status, pvm.Status.SOLVED)
+    np.testing.assert_allclose(captured.c_bound, argument.c_bound, rtol=0, atol=1e-9)
