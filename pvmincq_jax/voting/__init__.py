@@ -6,7 +6,8 @@
 - `cbound`: equation 1, theorem 2 and equation 4: margins, moments, risks, disagreement
 - `factor`: the low-rank factor of a vote matrix, shared by every MinCq over the same voters; small samples with the
   moments of a larger one; factorisations under vmap
-- `qp`, `interior_point`: the box-constrained quadratic program, by jaxopt or by an interior-point method
+- `qp`: the box-constrained quadratic program, its scaling, and jaxopt's solver
+- `interior_point`, `newton`: our solver: its loop, and the linear systems of a step
 - `mincq`, `program`: Algorithm 1, equations 5 to 7: its face and checks, and the program on checked arrays (`learn`);
   more than two classes, each against the rest
 """

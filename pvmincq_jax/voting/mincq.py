@@ -19,6 +19,7 @@ for a vote of two classes, this one and the rest, wherever a grid is judged: a p
 for two classes, so that half the sum of these risks is the risk of the prediction.
 """
 
+import functools
 from typing import Any, get_args
 
 import jax
@@ -36,7 +37,7 @@ from pvmincq_jax.voting.program import (
     MinCqSolution,
     Solver,
     prepare,
-    solve_mincq,
+    prepare_traced,
     solve_prepared,
     voter_margins,
 )
@@ -174,11 +175,11 @@ def mincq(
     )
     margin, turn, lead = jnp.asarray(margin, votes.dtype), voter_mask is not None, leading_rank(factor)
 
+    # Whatever is known is done on the host: inside a caller's jit, too, only the program itself is then compiled.
+    make = prepare_traced if traced else functools.partial(prepare, xp=np)
+
     def solve(steps: Steps) -> MinCqSolution:
-        if traced:
-            return solve_mincq(votes, labels, margin, shares, mask, constant, solver, steps, turn, lead)
-        # Whatever is known is done on the host: inside a caller's jit, too, only the program itself is compiled.
-        sample, bad = prepare(votes, labels, shares, mask, constant, solver, steps, turn, lead, np)
+        sample, bad = make(votes, labels, shares, mask, constant, solver, steps, turn, lead)
         return solve_prepared(sample, bad, margin, solver, steps)
 
     if traced or is_traced(margin):

@@ -134,21 +134,11 @@ def sample_of(
     leading = min(max(int(_LEADING[basis is None] * used), _LEAST_LEADING), _MOST_LEADING)
     # Without sure steps nothing reads the other rows.
     most = used if steps == "quick" else None
-    return Sample(
-        votes,
-        labels,
-        shares,
-        margins,
-        mask=voter_mask,
-        basis=basis,
-        factor=factor,
-        dual_target=target,
-        mu_max=xp.sum(xp.abs(margins)) * bound,
-        bound=bound,
-        rows=qp.scaled_rows(factor[:most], target[:most], fixed_margins, used, leading, xp)
-        if solver == "interior_point"
-        else None,
-    )
+    rows = None
+    if solver == "interior_point":
+        rows = qp.scaled_rows(factor[:most], target[:most], fixed_margins, used, leading, xp)
+    mu_max = xp.sum(xp.abs(margins)) * bound
+    return Sample(votes, labels, shares, margins, voter_mask, basis, factor, target, mu_max, bound, rows)
 
 
 def _kkt_residual(sample: Sample, margin: Array, problem: qp.BoxQP, solution: qp.BoxQPSolution) -> Array:
@@ -291,6 +281,21 @@ def learn(sample: Sample, margin: Array, solver: Solver, steps: Steps) -> MinCqS
     )
 
 
+def _basis(votes: Array, shares: Array, voter_mask: Array, factor: VoteFactor, turn: bool, xp: Any) -> Array:
+    """Orthonormal columns Q ``[m, r]``, with which F = Q' V.
+
+    What the factor leaves out of the votes is projected away under these shares, so that it changes the second moment
+    by its square only. With voters masked out, the rows of F are no longer orthogonal, which costs digits below 1e-3
+    mu_max: a factor of more voters spans directions in which those left can only cancel. Turned so that F's rows there
+    are zero, at the price of an SVD, they cost none.
+    """
+    root = xp.sqrt(_constant(shares))
+    basis = orthonormal_columns(root[:, None] * factor.left)
+    if turn:
+        basis = basis @ thin_svd(xp.where(voter_mask, (root[:, None] * basis).T @ votes, 0.0))[0]
+    return basis
+
+
 def prepare(
     votes: Array,
     labels: Array,
@@ -327,6 +332,10 @@ def prepare(
     return sample_of(votes, labels, shares, voter_mask, basis, solver, steps, lead, xp), bad
 
 
+# Where votes are traced, it is compiled.
+prepare_traced = jax.jit(prepare, static_argnames=("solver", "steps", "turn", "lead"))
+
+
 @functools.partial(jax.jit, static_argnames=("solver", "steps"))
 def solve_prepared(sample: Sample, bad: Array, margin: Array, solver: Solver, steps: Steps = "both") -> MinCqSolution:
     """`mincq` on what `prepare` returns; a bad problem says so and changes no other one of its batch."""
@@ -338,36 +347,3 @@ def solve_prepared(sample: Sample, bad: Array, margin: Array, solver: Solver, st
     return solution._replace(
         status=jnp.where(bad, Status.BAD_INPUT, solution.status), mu_max=jnp.where(bad, jnp.nan, solution.mu_max)
     )
-
-
-@functools.partial(jax.jit, static_argnames=("solver", "steps", "turn", "lead"))
-def solve_mincq(
-    votes: Array,
-    labels: Array,
-    margin: Array,
-    shares: Array,
-    voter_mask: Array,
-    factor: VoteFactor | None,
-    solver: Solver,
-    steps: Steps = "both",
-    turn: bool = False,
-    lead: int | None = None,
-) -> MinCqSolution:
-    """Both at once: the arguments of `prepare`, and a margin."""
-    sample, bad = prepare(votes, labels, shares, voter_mask, factor, solver, steps, turn, lead)
-    return solve_prepared(sample, bad, margin, solver, steps)
-
-
-def _basis(votes: Array, shares: Array, voter_mask: Array, factor: VoteFactor, turn: bool, xp: Any) -> Array:
-    """Orthonormal columns Q ``[m, r]``, with which F = Q' V.
-
-    What the factor leaves out of the votes is projected away under these shares, so that it changes the second moment
-    by its square only. With voters masked out, the rows of F are no longer orthogonal, which costs digits below 1e-3
-    mu_max: a factor of more voters spans directions in which those left can only cancel. Turned so that F's rows there
-    are zero, at the price of an SVD, they cost none.
-    """
-    root = xp.sqrt(_constant(shares))
-    basis = orthonormal_columns(root[:, None] * factor.left)
-    if turn:
-        basis = basis @ thin_svd(xp.where(voter_mask, (root[:, None] * basis).T @ votes, 0.0))[0]
-    return basis

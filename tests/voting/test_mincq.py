@@ -13,7 +13,7 @@ import pvmincq_jax as pvm
 from pvmincq_jax.voting import program
 from pvmincq_jax.voting.factor import leading_rank
 from pvmincq_jax.voting.interior_point import solve_interior_point
-from pvmincq_jax.voting.program import solve_mincq
+from pvmincq_jax.voting.program import prepare, solve_prepared
 from tests.problems import KINDS, Problem, clarabel_objective, kernel, moments, random_problem
 
 SEEDS = range(16)
@@ -291,12 +291,9 @@ def test_leading_rows_are_taken_where_they_are_enough() -> None:
     largest = float(pvm.max_margin(votes, labels))
     margins = np.array([1e-6, 1e-5, 0.1, 0.9]) * largest
     assert lead < rank
-    quick = [
-        solve_mincq(
-            votes, labels, mu, np.full(220, 1 / 220), np.ones(220, bool), factor, "interior_point", "quick", lead=lead
-        )
-        for mu in margins
-    ]
+    shares, mask = np.full(220, 1 / 220), np.ones(220, bool)
+    sample = prepare(votes, labels, shares, mask, factor, "interior_point", "quick", lead=lead)
+    quick = [solve_prepared(*sample, mu, "interior_point", "quick") for mu in margins]
     assert [float(one.kkt_residual) < 1e-9 for one in quick] == [False, False, True, True]
     inside = jax.jit(jax.vmap(lambda margin: pvm.mincq(votes, labels, margin)))
     whole = jax.jit(lambda factor: jax.vmap(lambda margin: pvm.mincq(votes, labels, margin, factor=factor))(margins))

@@ -6,7 +6,7 @@ import pytest
 
 import pvmincq_jax as pvm
 from pvmincq_jax.voting.factor import from_moments, from_votes, moments
-from pvmincq_jax.voting.program import solve_mincq
+from pvmincq_jax.voting.program import prepare, solve_prepared
 
 
 def sample(offset=0.0, gamma=0.7):
@@ -60,8 +60,9 @@ def test_the_same_vote_as_on_all_points(fraction):
         whole = pvm.mincq(votes, labels, mu, sample_weights=shares)
         every = parts(votes, labels, shares)
         small = from_votes(every) if fraction < 1e-2 else from_moments(*moments(every), mu)
-        few = solve_mincq(
-            small.rows, small.labels, mu, np.ones(len(small.labels)), np.ones(40, bool), None, "interior_point"
+        prepared = prepare(
+            small.rows, small.labels, np.ones(len(small.labels)), np.ones(40, bool), None, "interior_point"
         )
+        few = solve_prepared(*prepared, mu, "interior_point")
     assert int(few.status) == int(whole.status) == pvm.Status.SOLVED
     np.testing.assert_allclose(1 - few.c_bound, 1 - whole.c_bound, rtol=1e-7)
