@@ -28,8 +28,8 @@ __all__: list[str] = []
 
 # Numbers in a block of votes, 32 MB; and in all votes together, up to which they are computed once and kept.
 _BLOCK, _KEPT = 1 << 22, 1 << 25
-# Programs that a grid compiles at most; and seconds of work that one has to save: it takes twice that to compile, and
-# the next fits find it there.
+# Programs that a grid compiles at most; and seconds of work that one more has to save. It takes twice that to compile,
+# but the next fits find it there.
 _PROGRAMS, _COMPILING = 4, 0.5
 # Up to so many voters all programs have as many rows as voters; beyond, numbers of rows are those of `ladder_rank`.
 _FEW = 120
@@ -245,7 +245,8 @@ def _compile(
     shape: _Shape, level: int, batch: int, margins: int, solver: Solver, mesh: jax.sharding.Mesh | None, device: Any
 ) -> Any:
     n, r, _ = shape
-    program: Any = functools.partial(_program, solver, shape, _platform(mesh))
+    platform = _platform(mesh, device)
+    program: Any = functools.partial(_program, solver, shape, platform)
     sharding = None
     if mesh is not None:
         split = jax.sharding.PartitionSpec(mesh.axis_names[0])
@@ -257,7 +258,7 @@ def _compile(
         lowered = jax.jit(program).lower(*arguments)
         try:
             options = _OPTIONS | {"xla_backend_optimization_level": level}
-            return lowered.compile(compiler_options=options if _platform(mesh) == "cpu" else None)
+            return lowered.compile(compiler_options=options if platform == "cpu" else None)
         except jax.errors.JaxRuntimeError:  # a jaxlib that does not know them
             return lowered.compile()
 
@@ -267,8 +268,13 @@ def _level(shape: _Shape, problems: int, margins: int, solver: Solver) -> int:
     return int(solver != "interior_point" or problems * margins * shape.seconds > _SHORT)
 
 
-def _platform(mesh: jax.sharding.Mesh | None) -> str:
-    return jax.default_backend() if mesh is None else mesh.devices.flat[0].platform
+def _platform(mesh: jax.sharding.Mesh | None, device: Any) -> str:
+    """Of a mesh, of the device that a caller's scope names, or JAX's own."""
+    if mesh is not None:
+        return mesh.devices.flat[0].platform
+    if device is None:
+        return jax.default_backend()
+    return device if isinstance(device, str) else device.platform
 
 
 def compile_ahead(blocks: Sequence[VoteBlocks], problems: int, margins: np.ndarray, solver: Solver) -> None:
@@ -285,7 +291,7 @@ def compile_ahead(blocks: Sequence[VoteBlocks], problems: int, margins: np.ndarr
     device = jax.config.jax_default_device  # type: ignore[attr-defined]
     # Once for all grids of as many voters and margins: their programs are there, or on their way.
     alike = tuple(one.voters for one in blocks), len(margins), solver, device
-    if _platform(None) != "cpu" or alike in _guessed:
+    if _platform(None, device) != "cpu" or alike in _guessed:
         return
     _guessed.add(alike)
     sizes: list[tuple[int, int, Steps]] = []
@@ -386,12 +392,14 @@ def solve_grid(
                         residual = residual + able[i].sample.doubt * size * (1 - c_bound) / able[i].margins ** 2
                         short = (status == Status.SOLVED) & (residual > accuracy(weights.dtype))
                         status = np.where(short, Status.MAX_ITERATIONS, status)
-                        for field, value in zip(figures[1:], (status, residual, c_bound, mu_max)):
-                            field[i] = value
-                        solved = figures.status[i] == Status.SOLVED
-                        figures.weights[i] = np.where(solved[:, None], 0.0, np.nan)
-                        part = weights[:, : len(able[i].voters)]
-                        figures.weights[i][np.ix_(solved, able[i].voters)] = part[solved]
+                        # The second time, what is solved already stays.
+                        new = figures.status[i] != Status.SOLVED
+                        for field, value in zip(figures[1:4], (status, residual, c_bound)):
+                            field[i, new] = value[new]
+                        figures.mu_max[i] = mu_max
+                        new &= status == Status.SOLVED
+                        figures.weights[i, new] = 0.0
+                        figures.weights[i][np.ix_(new, able[i].voters)] = weights[new, : len(able[i].voters)]
                         advance(1)
             advance(len(some) - len(able))
 
@@ -421,34 +429,33 @@ def _solve(
     batches = [
         (shape, group[start : start + batch], batch)
         for shape, group in groups.items()
-        for batch in [_batch(shape, len(group), mesh)]
+        for batch in [_batch(shape, len(group), margins, mesh, device)]
         for start in range(0, len(group), batch)
     ]
-    # On a mesh all processes make the same calls in the same order.
-    turns: Any = contextlib.nullcontext() if mesh is None else threading.Lock()
 
     def run(job: tuple[_Shape, list[int], int]) -> list[tuple[int, tuple[Any, ...]]]:
         shape, group, batch = job
         level = _level(shape, len(groups[shape]), margins, solver)
         program = _compiled(shape, level, batch, margins, solver, mesh, device)
         arguments = _padded([problems[i] for i in group], shape, batch, margins)
-        with precision(np.dtype(float)), jax.default_device(device), turns:
+        with precision(np.dtype(float)), jax.default_device(device):
             fields = _fetch(program(*_put(arguments, mesh)), mesh)
         weights, status, residual, c_bound, mu_max = fields
         return [(i, (weights[p], status[p], residual[p], c_bound[p], mu_max[p, 0])) for p, i in enumerate(group)]
 
-    # Large ones first, so that no thread is left alone with one.
+    # Large ones first, so that no thread is left alone with one. On a mesh all processes make the same calls in turn.
     batches.sort(key=lambda job: -job[0].seconds)
     for found in pool.map(run, batches) if mesh is None else map(run, batches):
         yield from found
 
 
-def _batch(shape: _Shape, count: int, mesh: jax.sharding.Mesh | None) -> int:
+def _batch(shape: _Shape, count: int, margins: int, mesh: jax.sharding.Mesh | None, device: Any) -> int:
     """Problems of one call: one on a CPU, where threads take turns; as many as memory allows elsewhere."""
     devices = 1 if mesh is None else mesh.shape[mesh.axis_names[0]]
-    if _platform(mesh) == "cpu":
+    if _platform(mesh, device) == "cpu":
         return devices
-    each = max(1, min(-(-count // devices), _BATCH // (shape.voters * (shape.voters + shape.rows))))
+    # A step has D^-1 F' and K for each margin.
+    each = max(1, min(-(-count // devices), _BATCH // (margins * shape.rows * (shape.voters + shape.rows))))
     return devices * each
 
 

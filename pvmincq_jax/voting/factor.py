@@ -27,17 +27,23 @@ from pvmincq_jax._types import Array, ArrayLike
 __all__ = ["VoteFactor", "vote_factor"]
 
 
-def loop_on_cpu(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function of pytrees of arrays, with this batching rule, and constant to derivatives."""
-    # Compiled apart, so that it is traced once for all three roads that a trace takes.
+def loop_on_cpu(function: Callable[..., Any], side_by_side: Callable[..., Any] | None = None) -> Callable[..., Any]:
+    """The function of pytrees of arrays, with this batching rule, and constant to derivatives.
+
+    Args:
+      function: of arrays.
+      side_by_side: what takes its place in a batch of kernels, where each branch is taken for all; None for itself.
+    """
+    # Compiled apart: traced once, where the uses below would trace it each time.
     compiled = jax.jit(function)
+    batched = compiled if side_by_side is None else jax.jit(side_by_side)
     one_by_one, batchable = jax.custom_batching.sequential_vmap(compiled), jax.custom_batching.custom_vmap(compiled)
 
     @batchable.def_vmap
     def rule(axis_size: int, in_batched: list[Any], *arguments: Any) -> tuple[Any, Any]:
         del axis_size
         axes = tuple(jax.tree.map(lambda flag: 0 if flag else None, in_batched))
-        in_turn, together = jax.vmap(one_by_one, axes), jax.vmap(compiled, axes)
+        in_turn, together = jax.vmap(one_by_one, axes), jax.vmap(batched, axes)
         results = jax.lax.platform_dependent(*arguments, cpu=in_turn, default=together)
         return results, jax.tree.map(lambda _: True, results)
 
@@ -107,9 +113,9 @@ class VoteFactor(NamedTuple):
 
 
 def floating_dtype(votes: ArrayLike) -> np.dtype:
-    """The dtype of the votes if it is floating, else the default one; as JAX's configuration allows it."""
+    """The dtype of the votes if it is float32 or float64, else the default one; as JAX's configuration allows it."""
     dtype = jax.dtypes.canonicalize_dtype(getattr(votes, "dtype", float))
-    return np.dtype(dtype if jnp.issubdtype(dtype, jnp.floating) else jnp.result_type(float))
+    return np.dtype(dtype if dtype in (jnp.float32, jnp.float64) else jnp.result_type(float))
 
 
 def _leading_rows(votes: np.ndarray, tolerance: float) -> np.ndarray:
@@ -199,6 +205,9 @@ def vote_factor(
       >>> factor.left.shape, factor.right.shape
       ((3, 2), (2, 2))
     """
+    if not is_traced(votes, sample_weights):
+        # On the host, inside jit too: there any operation of JAX, even on a concrete array, is traced.
+        votes, sample_weights = (np.asarray(x) if isinstance(x, jax.Array) else x for x in (votes, sample_weights))
     check_points("votes", votes)
     check_sample_weights("sample_weights", sample_weights, np.shape(votes)[0])
     if tolerance is not None:
@@ -208,7 +217,6 @@ def vote_factor(
         raise ValueError(f"rank must be in [1, {smaller}], the smaller side of the votes; it is {rank}")
     dtype = floating_dtype(votes)
     xp: Any = jnp if is_traced(votes, sample_weights) else np
-    # Concrete votes stay on the host, inside jit too: there any operation of JAX, even on a concrete array, is traced.
     matrix: Any = xp.asarray(jax.lax.stop_gradient(votes) if xp is jnp else votes, dtype)
     weighted = matrix if sample_weights is None else matrix * xp.sqrt(xp.asarray(sample_weights, dtype))[:, None]
     if xp is jnp:

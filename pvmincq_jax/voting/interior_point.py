@@ -14,6 +14,7 @@ import jax.numpy as jnp
 
 from pvmincq_jax._types import Array
 from pvmincq_jax.voting.newton import (
+    MOST_GRADIENTS,
     Newton,
     When,
     cholesky_columns,
@@ -38,12 +39,12 @@ _MAX_STEPS = 100
 _PATIENCE, _MOST_PATIENCE = 8, 30
 # The relative duality gap at which it stops, in float32 and in float64.
 _STOP = 1e-5, 1e-10
-# The share of its way to the boundary that a step stops short of it, at least, while the residual is above this.
+# Above this residual a step stops at least this share of its way short of the boundary.
 _BLOCKED = 1e-6
 # What the second-order term of the predictor counts, by the length of its step: all of it from a half on.
 _CURVED = 2.0
-# Conjugate gradients are slow where a direction took more of them than the voters over the first number, when sure
-# steps follow, or than the rows over the second, when all rows precondition.
+# Slow is a direction of more than n / 16 conjugate gradients where sure steps follow, of more than p / 24 where all p
+# rows precondition then, and one that took as many as it may.
 _SLOW = {"both": 16, "quick": 24}
 
 
@@ -61,7 +62,7 @@ class _State(NamedTuple):
     best: _Iterate
     best_residual: Array
     without_progress: Array
-    gradients: Array  # the most that a direction took so far
+    gradients: Array  # the most conjugate gradients of a direction so far
     iterations: Array
     done: Array
 
@@ -160,7 +161,7 @@ def solve_interior_point(problem: BoxQP, rows: ScaledRows, steps: Steps, sure: A
         def toward(phase: Array, before: tuple[Array, ...]) -> tuple[Array, ...]:
             """The step towards slack * multiplier = aim, how long it can be, and what the next one should aim at."""
             aim = before[-1]
-            du, d_dual, count = newton(jnp.where(free, jnp.sum(side * aim / slack, axis=0) - reduced, 0.0), phase)
+            du, d_dual, gradients = newton(jnp.where(free, jnp.sum(side * aim / slack, axis=0) - reduced, 0.0), phase)
             # By how much it changes the slacks, relative to what they are.
             change = side * du / slack
             # The largest step for which slacks and multipliers stay non-negative, by their relative changes.
@@ -171,7 +172,7 @@ def solve_interior_point(problem: BoxQP, rows: ScaledRows, steps: Steps, sure: A
             bent = jnp.sum(curved @ ones) / bounds
             centre = ((1 - reached) - reached**2 * bent / gap) ** 3 * gap
             share = jnp.where(state.without_progress > 0, 0.0, jnp.minimum(_CURVED * reached, 1.0))
-            return du, d_dual, count, longest, aim, centre + share * curved
+            return du, d_dual, jnp.maximum(before[2], gradients), longest, aim, centre + share * curved
 
         # The predictor, 1, aims at 0, and the corrector, 2, at the central path.
         nothing = jax.tree.map(jnp.zeros_like, (reduced, at.dual, zero, gap, product, product))
@@ -211,13 +212,13 @@ def solve_interior_point(problem: BoxQP, rows: ScaledRows, steps: Steps, sure: A
 
     def is_hard(state: _State) -> Array:
         size = len(rows.quick) if steps == "quick" else len(u)
-        return sure | (state.gradients * _SLOW[steps] > size)
+        return sure | (state.gradients * _SLOW[steps] > size) | (state.gradients >= MOST_GRADIENTS)
 
     def factored(D: Array) -> Array:
         """The columns of L of I + F D^-1 F', or of F'F + D where quick steps have that."""
         if steps != "quick":
             return inner_factor(rows.factor, jnp.where(free, 1 / D, 0.0))
-        D = D + least_diagonal(rows)
+        D = D + least_diagonal(rows, free)
         if rows.hessian is None:
             return inner_factor(rows.quick, jnp.where(free, 1 / D, 0.0))
         return cholesky_columns(jnp.where(free[:, None] & free, rows.hessian, 0.0) + jnp.diag(D))
@@ -241,7 +242,8 @@ def solve_interior_point(problem: BoxQP, rows: ScaledRows, steps: Steps, sure: A
     state = _State(first, votes, first.dual @ down, first, jnp.full((), jnp.inf, dtype), zero, zero, zero, problem.skip)
     # This changes no value: it marks all leaves as different between devices, as `shard_map` wants a loop's state.
     state = jax.tree.map(lambda leaf: jnp.where(problem.skip, leaf, leaf), state)
-    body = many_steps if steps != "sure" else functools.partial(step, None, problem.skip)
+    # Sure steps alone need not be told which kind they are.
+    body = many_steps if steps != "sure" else functools.partial(step, None, sure)
     state = jax.lax.while_loop(goes_on, body, state)
     tau, (factor_scale, normal_scale) = problem.tau, rows.scales
     x = jnp.where(free, jnp.clip(state.best.primal[0] * tau, -1.0, 1.0), problem.fixed)

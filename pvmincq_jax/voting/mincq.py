@@ -173,14 +173,14 @@ def mincq(
     constant = jax.tree.map(
         lambda part: xp.asarray(jax.lax.stop_gradient(part) if traced else part, votes.dtype), factor
     )
-    margin, turn, lead = jnp.asarray(margin, votes.dtype), voter_mask is not None, leading_rank(factor)
+    turn, lead = voter_mask is not None, leading_rank(factor)
 
     # Whatever is known is done on the host: inside a caller's jit, too, only the program itself is then compiled.
     make = prepare_traced if traced else functools.partial(prepare, xp=np)
 
     def solve(steps: Steps) -> MinCqSolution:
         sample, bad = make(votes, labels, shares, mask, constant, solver, steps, turn, lead)
-        return solve_prepared(sample, bad, margin, solver, steps)
+        return solve_prepared(sample, bad, jnp.asarray(margin, votes.dtype), solver, steps)
 
     if traced or is_traced(margin):
         return solve("both")
@@ -189,7 +189,8 @@ def mincq(
         return solve("sure" if small else "both")
     # With all numbers at hand, a second program is compiled only where it is needed.
     solution = solve("quick")
-    return solve("sure") if solution.status == Status.MAX_ITERATIONS else solution
+    short = solver == "interior_point" and solution.status == Status.MAX_ITERATIONS
+    return solve("sure") if short else solution
 
 
 def one_against_rest(numbers: np.ndarray, count: int) -> np.ndarray:

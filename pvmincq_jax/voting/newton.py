@@ -17,16 +17,15 @@ from pvmincq_jax.voting.qp import ScaledRows, inner
 
 __all__: list[str] = []
 
-# Next to mu_max is where so small a share of q'q is left that digits are lost.
+# Below this share of q'q, c has lost digits to cancellation: the margin is next to mu_max.
 _NEAR = 1e-3
-# Of the complementarity, what conjugate gradients may leave of the dual equation, and how many of them a direction may
-# take.
-_INEXACT, _MOST_GRADIENTS = 0.01, 100
+# Conjugate gradients end at this share of the complementarity, or at so many for a direction.
+_INEXACT, MOST_GRADIENTS = 0.01, 100
 # The least that the preconditioner adds to D, in roundings of the largest second moment of a voter.
 _FLOOR = 1e3
 
-# From g ``[n]``, and how often a refined system is to be solved, to du ``[n]``, the change of the dual variables
-# ``[r + 1]``, and how many conjugate gradients it took.
+# From g ``[n]``, and how often a system by rank is to be solved, to du ``[n]``, the change of the dual variables
+# ``[r + 1]``, and the number of conjugate gradients.
 Newton = Callable[[Array, Array], tuple[Array, Array, Array]]
 # From a function without arguments to the arrays that it returns, or to zeros where nothing needs them.
 When = Callable[[Callable[[], Any]], Any]
@@ -119,9 +118,9 @@ def newton_by_rank(
 
 
 def preconditioner(rows: ScaledRows, D: Array, free: Array, whole: Array | None, slow: Array) -> Inverse:
-    """The function from v ``[n]`` to P^-1 v, with P = F_1'F_1 + D + E, or where that is slow P = F'F + D.
+    """The function from v ``[n]`` to P^-1 v, with P = F_1'F_1 + D + E, or where that is slow P = F'F + D + `floor`.
 
-    F_1 are the leading rows, and E is the diagonal of what they leave out of F'F.
+    F_1 are the leading rows, and E is the diagonal of what they leave out of F'F, or the floor where it is below that.
 
     Args:
       whole: of the second one, the columns of L; None without any.
@@ -138,7 +137,7 @@ def preconditioner(rows: ScaledRows, D: Array, free: Array, whole: Array | None,
     def densely(columns: Array, vector: Array) -> Array:
         return jax.scipy.linalg.cho_solve((_triangle(columns, len(D)), True), jnp.where(free, vector, 0.0))
 
-    floor = least_diagonal(rows)
+    floor = least_diagonal(rows, free)
     inverse = inverse_of(jnp.maximum(rows.rest, floor))
     by_leading = functools.partial(by_rows, rows.leading, inverse, inner_factor(rows.leading, inverse))
     if whole is None:
@@ -154,9 +153,10 @@ def inner_factor(F: Array, inverse: Array) -> Array:
     return cholesky_columns(jnp.eye(len(F), dtype=F.dtype) + (F * inverse) @ F.T)
 
 
-def least_diagonal(rows: ScaledRows) -> Array:
+def least_diagonal(rows: ScaledRows, free: Array) -> Array:
     """The least that is added to D."""
-    return _FLOOR * jnp.finfo(rows.rest.dtype).eps * jnp.max(rows.rest + jnp.sum(rows.leading**2, axis=0))
+    diagonal = jnp.where(free, rows.rest + jnp.sum(rows.leading**2, axis=0), 0.0)
+    return _FLOOR * jnp.finfo(diagonal.dtype).eps * jnp.max(diagonal)
 
 
 def newton_by_gradients(
@@ -172,8 +172,8 @@ def newton_by_gradients(
     """The system in (du, dy), (F'F + D) du - a dy = g and a' du = r_b, by preconditioned conjugate gradients.
 
     The preconditioner P comes with the equality, P z - a dy = residual and a' z = 0, so that all directions keep a' du.
-    They end where what is left of the first equation, times the smaller slack of each coordinate, adds up to little of
-    the complementarity: that is by how much it changes the duality gap.
+    They end where sum_j |residual_j| slack_j, by which the duality gap may change, is a small share of the
+    complementarity.
 
     Args:
       rows: of F.
@@ -193,7 +193,7 @@ def newton_by_gradients(
     def is_rough(state: _Descent) -> Array:
         count, _, _, residual, _, _ = state
         left = jnp.abs(residual) @ slack
-        return (count < 1) | ((left > _INEXACT * complementarity) & (count < _MOST_GRADIENTS))
+        return (count < 1) | ((left > _INEXACT * complementarity) & (count < MOST_GRADIENTS))
 
     def descend(state: _Descent) -> _Descent:
         count, du, dy, residual, direction, before = state

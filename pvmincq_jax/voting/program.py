@@ -26,10 +26,11 @@ Solver = Literal["interior_point", "jaxopt"]
 ROUNDING = 256
 # Below this fraction of mu_max quick steps are not worth a try.
 SMALL_MARGIN = 1e-2
-# What quick steps find is kept if its residual is below this fraction of what counts as SOLVED.
+# Where both kinds of steps are at hand, sure ones follow unless the residual is below this fraction of what counts as
+# SOLVED.
 _GOOD = 1e-1
-# The share of the rows that precondition quick steps, where rows come by their size and elsewhere; and the least and
-# the most of them.
+# Of the rows of quick steps, the share that preconditions: half where rows are sorted by size, a quarter of pivoted
+# ones; and the least and the most of them.
 _LEADING, _LEAST_LEADING, _MOST_LEADING = (0.5, 0.25), 16, 80
 
 
@@ -72,7 +73,7 @@ def _constant(array: Array) -> Array:
 
 
 class Sample(NamedTuple):
-    """What a problem knows of a sample, whatever the margin. Derivatives come through the first four alone.
+    """What a problem knows of a sample, whatever the margin. Derivatives of weights come through the first four alone.
 
     Attributes:
       votes, labels, shares: ``[m, n]``, ``[m]`` and ``[m]``.
@@ -130,8 +131,8 @@ def sample_of(
         factor, target = basis.T @ factor, basis.T @ target
 
     used = len(factor) if lead is None else lead
-    # Rows of a basis come by their size, others by pivots, of which it takes more for the same accuracy.
-    leading = min(max(int(_LEADING[basis is None] * used), _LEAST_LEADING), _MOST_LEADING)
+    # Of pivoted rows it takes more for the same accuracy, and so a smaller share of them leads.
+    leading = min(max(int(_LEADING[basis is None] * used), _LEAST_LEADING), _MOST_LEADING, used)
     # Without sure steps nothing reads the other rows.
     most = used if steps == "quick" else None
     rows = None
@@ -199,10 +200,12 @@ def _attempt(steps: Steps, sample: Sample, margin: Array) -> tuple[qp.BoxQPSolut
         return solution, _kkt_residual(sample, margin, problem, solution)
 
     def attempt(state: tuple[Array, qp.BoxQPSolution, Array]) -> tuple[Array, qp.BoxQPSolution, Array]:
-        number, before, _ = state
+        number, before, least = state
         solution = solve_interior_point(problem, rows, steps, number > 0)
-        solution = solution._replace(iterations=before.iterations + solution.iterations)
-        return number + 1, solution, _kkt_residual(sample, margin, problem, solution)
+        residual, taken = _kkt_residual(sample, margin, problem, solution), before.iterations + solution.iterations
+        worse = residual >= least
+        solution = jax.tree.map(lambda new, old: jnp.where(worse, old, new), solution, before)
+        return number + 1, solution._replace(iterations=taken), jnp.where(worse, least, residual)
 
     def fails(state: tuple[Array, qp.BoxQPSolution, Array]) -> Array:
         return (state[0] < 2) & ~(state[2] <= _GOOD * accuracy(sample.votes.dtype))
@@ -261,7 +264,9 @@ def learn(sample: Sample, margin: Array, solver: Solver, steps: Steps) -> MinCqS
         solution = qp.solve_jaxopt(problem)
         residual = _kkt_residual(fixed_sample, safe_margin, problem, solution)
     else:
-        solution, residual = loop_on_cpu(functools.partial(_attempt, steps))(fixed_sample, fixed_margin)
+        # Conjugate gradients go on for the slowest of a batch, whose branches are all taken: there all steps are sure.
+        attempts = [functools.partial(_attempt, kind) for kind in (steps, "sure")]
+        solution, residual = loop_on_cpu(*attempts)(fixed_sample, fixed_margin)
     status = jnp.where(residual <= accuracy(dtype), Status.SOLVED, Status.MAX_ITERATIONS)
     status = jnp.where(feasible, status, Status.INFEASIBLE).astype(jnp.int32)
     solved = status == Status.SOLVED
@@ -332,7 +337,7 @@ def prepare(
     return sample_of(votes, labels, shares, voter_mask, basis, solver, steps, lead, xp), bad
 
 
-# Where votes are traced, it is compiled.
+# Where something of the sample is traced, it is compiled.
 prepare_traced = jax.jit(prepare, static_argnames=("solver", "steps", "turn", "lead"))
 
 

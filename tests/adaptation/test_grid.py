@@ -157,6 +157,26 @@ def test_a_problem_that_quick_steps_leave_unsolved_is_solved_by_sure_ones(proble
     np.testing.assert_allclose(again.c_bound, figures.c_bound, atol=1e-9)
 
 
+def test_what_quick_steps_have_solved_stays(problem, monkeypatch):
+    """They fail at the larger margin; then sure steps run at all margins of the problem, and here they fail at all."""
+    votes, problems, figures = problem
+    run = grid.learn
+
+    def fail(sample, margin, *arguments):
+        solution = run(sample, margin, *arguments)
+        fails = (margin > 0.2 * sample.mu_max) | (arguments[-1] == "sure")
+        return solution._replace(status=jax.numpy.where(fails, int(pvm.Status.MAX_ITERATIONS), solution.status))
+
+    monkeypatch.setattr(grid, "_programs", {})
+    monkeypatch.setattr(grid, "learn", fail)
+    again = solve(votes, problems, FRACTIONS)
+    np.testing.assert_array_equal(again.status[:, 0], figures.status[:, 0])
+    solved = figures.status[:, 1] == pvm.Status.SOLVED
+    assert np.all(again.status[solved, 1] == pvm.Status.MAX_ITERATIONS)
+    np.testing.assert_array_equal(again.weights[:, 0], figures.weights[:, 0])
+    assert np.all(np.isnan(again.weights[:, 1]))
+
+
 def test_shapes_have_room_and_are_few():
     sizes = np.arange(1, 3000)
     padded = np.array([ladder_size(int(size)) for size in sizes])
@@ -178,7 +198,7 @@ def test_shapes_have_room_and_are_few():
 
 @pytest.mark.parametrize("gamma", [0.3, 30.0])
 def test_padded_problems_of_any_size_are_solved_as_they_are_alone(gamma, monkeypatch):
-    """Around half and four fifths of the voters, and parts of the rows, a step leaves the padding out."""
+    """With voters and rows beyond their own."""
     monkeypatch.setattr(grid, "_FEW", 0)
     rng = np.random.default_rng(5)
     points, labels = rng.normal(size=(130, 2)), np.sign(rng.normal(size=130))
@@ -252,7 +272,7 @@ def test_an_accelerator_gets_batches(problem, monkeypatch):
     """Several problems in one call, the last call padded, as on a device that solves them side by side."""
     votes, problems, figures = problem
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    monkeypatch.setattr(grid, "_BATCH", 3 * 64 * (64 + 32))
+    monkeypatch.setattr(grid, "_BATCH", 3 * len(FRACTIONS) * 64 * (64 + 64))
     calls, pad = [], grid._padded
     monkeypatch.setattr(grid, "_padded", lambda some, *given: (calls.append(len(some)), pad(some, *given))[1])
     together = solve(votes, problems, FRACTIONS)

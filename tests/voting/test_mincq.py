@@ -311,19 +311,19 @@ def test_leading_rows_are_taken_where_they_are_enough() -> None:
         np.testing.assert_allclose(alone.c_bound, bound, rtol=0, atol=1e-9)
 
 
-def test_both_kinds_of_steps_are_one_loop_that_is_traced_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A batch goes one by one or side by side, as the platform wants it, and tracing takes long."""
+def test_a_batch_traces_one_loop_for_each_kind_of_platform(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch goes one by one with both kinds of steps, or side by side with sure ones alone; tracing takes long."""
     traces = []
 
-    def solve(*arguments, **options):
-        traces.append(options)
-        return solve_interior_point(*arguments, **options)
+    def solve(problem, rows, steps, sure):
+        traces.append(steps)
+        return solve_interior_point(problem, rows, steps, sure)
 
     monkeypatch.setattr(program, "solve_interior_point", solve)
     points = np.random.default_rng(0).normal(size=(70, 2))
     votes, labels = kernel(points, points, 8.0), np.sign(points[:, 0])
     jax.jit(jax.vmap(lambda margin: pvm.mincq(votes, labels, margin))).lower(np.array([0.01, 0.02]))
-    assert len(traces) == 1
+    assert sorted(traces) == ["both", "sure"]
 
 
 def test_what_is_known_is_not_compiled() -> None:
@@ -341,3 +341,34 @@ def test_what_is_known_is_not_compiled() -> None:
     for found in (captured, argument):
         np.testing.assert_array_equal(found.status, pvm.Status.SOLVED)
     np.testing.assert_allclose(captured.c_bound, argument.c_bound, rtol=0, atol=1e-9)
+
+
+def test_a_second_attempt_is_kept_where_it_is_better(monkeypatch: pytest.MonkeyPatch) -> None:
+    points = np.random.default_rng(0).normal(size=(71, 2))
+    votes, labels = kernel(points, points, 2.0), np.sign(points[:, 0])
+    mu = 0.3 * float(pvm.max_margin(votes, labels))
+    alone = pvm.mincq(votes, labels, mu)
+
+    def spoilt(problem, rows, steps, sure):
+        solution = solve_interior_point(problem, rows, steps, sure)
+        return solution._replace(x=jax.lax.select(sure, 0.9 * solution.x, solution.x))
+
+    monkeypatch.setattr(program, "_GOOD", 0.0)
+    monkeypatch.setattr(program, "solve_interior_point", spoilt)
+    found = jax.jit(lambda margin: pvm.mincq(votes, labels, margin))(mu)
+    assert found.iterations > alone.iterations + 5
+    assert found.status == pvm.Status.SOLVED
+    np.testing.assert_allclose(found.c_bound, alone.c_bound, rtol=0, atol=1e-9)
+
+
+def test_a_masked_voter_of_another_size_costs_nothing() -> None:
+    points = np.random.default_rng(0).normal(size=(150, 2))
+    votes, labels, mask = kernel(points, points, 2.0), np.sign(points[:, 0]), np.arange(150) > 0
+    mu = 0.3 * float(pvm.max_margin(votes, labels, voter_mask=mask))
+    votes[:, 0] = 0.0
+    without = jax.jit(lambda votes: pvm.mincq(votes, labels, mu, voter_mask=mask, rank=100))(votes)
+    votes[:, 0] = 1e6 * labels
+    found = jax.jit(lambda votes: pvm.mincq(votes, labels, mu, voter_mask=mask, rank=100))(votes)
+    assert found.status == without.status == pvm.Status.SOLVED
+    assert found.iterations <= without.iterations + 2
+    np.testing.assert_allclose(found.c_bound, without.c_bound, rtol=0, atol=1e-9)

@@ -1,5 +1,7 @@
 """What MinCq refuses, what it reports when traced, and its other ways in: factors, masks, float32, jaxopt."""
 
+import sys
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,6 +9,7 @@ import pytest
 
 import pvmincq_jax as pvm
 from pvmincq_jax.voting.factor import ladder_rank
+from pvmincq_jax.voting.program import solve_prepared
 
 POINTS, VOTERS = 12, 6
 
@@ -366,3 +369,39 @@ def test_float32_reaches_its_stated_accuracy(kind: str) -> None:
     assert np.max(np.abs(single.weights)) * 24 <= 1 + 1e-6
     tiny = solve(np.full(5, 1e-5 * margins[-1], np.float32))
     assert np.all((tiny.kkt_residual <= 1e-4) | (tiny.status == pvm.Status.MAX_ITERATIONS))
+
+
+@pytest.mark.parametrize("wrap", [jax.jit, lambda function: function], ids=["jit", "eager"])
+@pytest.mark.parametrize(
+    ("argument", "bad"),
+    [("votes", changed(VOTES, np.nan)), ("votes", changed(VOTES, np.inf)), ("sample_weights", -np.ones(POINTS))],
+)
+def test_jax_arrays_that_are_captured_are_checked(argument: str, bad: np.ndarray, wrap) -> None:
+    given = {name: value for name, value in (GOOD | {argument: jnp.asarray(bad)}).items() if name != "margin"}
+    with pytest.raises(ValueError, match=rf"^{argument}"):
+        wrap(jax.vmap(lambda margin: pvm.mincq(margin=margin, **given)))(np.array([0.1, 0.2]) * MU_MAX)
+    if argument == "votes":
+        with pytest.raises(ValueError, match=rf"^{argument}"):
+            pvm.vote_factor(given["votes"])
+
+
+def test_votes_of_half_precision_are_taken_in_the_default_one() -> None:
+    half = pvm.mincq(VOTES.astype(np.float16), LABELS, 0.4 * MU_MAX)
+    assert half.weights.dtype == jnp.result_type(float)
+    np.testing.assert_allclose(half.c_bound, pvm.mincq(VOTES, LABELS, 0.4 * MU_MAX).c_bound, atol=1e-2)
+
+
+def test_jaxopt_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = []
+
+    def stop_short(*arguments):
+        calls.append(arguments[-1])
+        return solve_prepared(*arguments)._replace(status=np.int32(pvm.Status.MAX_ITERATIONS))
+
+    monkeypatch.setattr(
+        sys.modules[solve_prepared.__module__.replace("program", "mincq")], "solve_prepared", stop_short
+    )
+    pvm.mincq(VOTES, LABELS, 0.4 * MU_MAX, solver="jaxopt")
+    assert calls == ["quick"]
+    pvm.mincq(VOTES, LABELS, 0.4 * MU_MAX)
+    assert calls == ["quick", "quick", "sure"]
