@@ -207,7 +207,8 @@ def vote_factor(
     """
     if not is_traced(votes, sample_weights):
         # On the host, inside jit too: there any operation of JAX, even on a concrete array, is traced.
-        votes, sample_weights = (np.asarray(x) if isinstance(x, jax.Array) else x for x in (votes, sample_weights))
+        votes = np.asarray(votes) if isinstance(votes, jax.Array) else votes
+        sample_weights = np.asarray(sample_weights) if isinstance(sample_weights, jax.Array) else sample_weights
     check_points("votes", votes)
     check_sample_weights("sample_weights", sample_weights, np.shape(votes)[0])
     if tolerance is not None:
