@@ -118,6 +118,16 @@ def floating_dtype(votes: ArrayLike) -> np.dtype:
     return np.dtype(dtype if dtype in (jnp.float32, jnp.float64) else jnp.result_type(float))
 
 
+def array_module(array: Array) -> Any:
+    """NumPy for an array of its own, else JAX's. On the host nothing is compiled, inside a caller's jit either."""
+    return np if isinstance(array, np.ndarray) else jnp
+
+
+def constant(array: Array) -> Array:
+    """The array without derivatives. One of NumPy's has none."""
+    return array if isinstance(array, np.ndarray) else jax.lax.stop_gradient(array)
+
+
 def _leading_rows(votes: np.ndarray, tolerance: float) -> np.ndarray:
     """Orthonormal rows that span the votes' rows up to the tolerance, by decreasing singular value ``[r, n]``."""
     smaller = min(votes.shape)
@@ -185,7 +195,7 @@ def vote_factor(
 ) -> VoteFactor:
     """Factors the votes once, for all margins, labels, folds and sample weights to come (not in the paper).
 
-    Gaussian votes have a low numerical rank r, and `mincq` costs O(n r^2) a step. The rank of concrete votes is
+    Gaussian votes have a low numerical rank r, and `mincq` costs O(n r^2) a step at most. The rank of concrete votes is
     measured, also of those that a jitted function captures. Traced votes have no numbers yet: their rank is ``rank``,
     or min(m, n).
 
@@ -234,6 +244,22 @@ def vote_factor(
     rows = np.concatenate([basis, np.zeros((rank - len(basis), basis.shape[1]), dtype)])
     with jax.ensure_compile_time_eval():
         return VoteFactor(jnp.asarray(matrix @ rows.T), jnp.asarray(rows))
+
+
+def sample_basis(votes: Array, shares: Array, voter_mask: Array, factor: VoteFactor, turn: bool) -> Array:
+    """Orthonormal columns Q ``[m, r]``, with which F = Q' V.
+
+    What the factor leaves out of the votes is projected away under these shares, so that it changes the second moment
+    by its square only. With voters masked out, the rows of F are no longer orthogonal, which costs digits below 1e-3
+    mu_max: a factor of more voters spans directions in which those left can only cancel. Turned so that F's rows there
+    are zero, at the price of an SVD, they cost none.
+    """
+    xp = array_module(votes)
+    root = xp.sqrt(constant(shares))[:, None]
+    basis = orthonormal_columns(root * factor.left)
+    if turn:
+        basis = basis @ thin_svd(xp.where(voter_mask, (root * basis).T @ votes, 0.0))[0]
+    return basis
 
 
 class SmallSample(NamedTuple):

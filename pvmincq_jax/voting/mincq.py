@@ -19,7 +19,6 @@ for a vote of two classes, this one and the rest, wherever a grid is judged: a p
 for two classes, so that half the sum of these risks is the risk of the prediction.
 """
 
-import functools
 from typing import Any, get_args
 
 import jax
@@ -176,7 +175,7 @@ def mincq(
     turn, lead = voter_mask is not None, leading_rank(factor)
 
     # Whatever is known is done on the host: inside a caller's jit, too, only the program itself is then compiled.
-    make = prepare_traced if traced else functools.partial(prepare, xp=np)
+    make = prepare_traced if traced else prepare
 
     def solve(steps: Steps) -> MinCqSolution:
         sample, bad = make(votes, labels, shares, mask, constant, solver, steps, turn, lead)

@@ -11,11 +11,10 @@ from typing import Any, Literal, NamedTuple
 import chex
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from pvmincq_jax._types import Array, Status
 from pvmincq_jax.voting import qp
-from pvmincq_jax.voting.factor import VoteFactor, loop_on_cpu, orthonormal_columns, thin_svd
+from pvmincq_jax.voting.factor import VoteFactor, array_module, constant, loop_on_cpu, sample_basis
 from pvmincq_jax.voting.interior_point import Steps, solve_interior_point
 
 __all__: list[str] = []
@@ -67,11 +66,6 @@ def voter_margins(votes: Array, labels: Array, shares: Array) -> Array:
     return (shares * labels) @ votes
 
 
-def _constant(array: Array) -> Array:
-    """The array without derivatives. One of NumPy's has none, and stays with NumPy."""
-    return array if isinstance(array, np.ndarray) else jax.lax.stop_gradient(array)
-
-
 class Sample(NamedTuple):
     """What a problem knows of a sample, whatever the margin. Derivatives of weights come through the first four alone.
 
@@ -109,7 +103,6 @@ def sample_of(
     solver: Solver,
     steps: Steps,
     lead: int | None = None,
-    xp: Any = jnp,
 ) -> Sample:
     """All that problems of a sample share, at whatever margin.
 
@@ -120,24 +113,24 @@ def sample_of(
       solver: "interior_point" or "jaxopt".
       steps: of the interior point.
       lead: how many rows quick steps use; all when None.
-      xp: NumPy where all arrays are NumPy's, else JAX's. Done on the host, inside jit too, this is not compiled.
     """
+    xp = array_module(votes)
     margins = xp.where(voter_mask, voter_margins(votes, labels, shares), 0.0)
     bound = 1 / xp.maximum(xp.sum(voter_mask), 1).astype(votes.dtype)
-    fixed_votes, fixed_labels, fixed_shares, fixed_margins = map(_constant, (votes, labels, shares, margins))
+    fixed_votes, fixed_labels, fixed_shares, fixed_margins = map(constant, (votes, labels, shares, margins))
     root = xp.sqrt(fixed_shares)
     factor, target = root[:, None] * fixed_votes, root * fixed_labels
     if basis is not None:
         factor, target = basis.T @ factor, basis.T @ target
 
-    used = len(factor) if lead is None else lead
+    used = 0 if steps == "sure" else len(factor) if lead is None else lead
     # Of pivoted rows it takes more for the same accuracy, and so a smaller share of them leads.
     leading = min(max(int(_LEADING[basis is None] * used), _LEAST_LEADING), _MOST_LEADING, used)
     # Without sure steps nothing reads the other rows.
     most = used if steps == "quick" else None
     rows = None
     if solver == "interior_point":
-        rows = qp.scaled_rows(factor[:most], target[:most], fixed_margins, used, leading, xp)
+        rows = qp.scaled_rows(factor[:most], target[:most], fixed_margins, used, leading)
     mu_max = xp.sum(xp.abs(margins)) * bound
     return Sample(votes, labels, shares, margins, voter_mask, basis, factor, target, mu_max, bound, rows)
 
@@ -286,21 +279,6 @@ def learn(sample: Sample, margin: Array, solver: Solver, steps: Steps) -> MinCqS
     )
 
 
-def _basis(votes: Array, shares: Array, voter_mask: Array, factor: VoteFactor, turn: bool, xp: Any) -> Array:
-    """Orthonormal columns Q ``[m, r]``, with which F = Q' V.
-
-    What the factor leaves out of the votes is projected away under these shares, so that it changes the second moment
-    by its square only. With voters masked out, the rows of F are no longer orthogonal, which costs digits below 1e-3
-    mu_max: a factor of more voters spans directions in which those left can only cancel. Turned so that F's rows there
-    are zero, at the price of an SVD, they cost none.
-    """
-    root = xp.sqrt(_constant(shares))
-    basis = orthonormal_columns(root[:, None] * factor.left)
-    if turn:
-        basis = basis @ thin_svd(xp.where(voter_mask, (root[:, None] * basis).T @ votes, 0.0))[0]
-    return basis
-
-
 def prepare(
     votes: Array,
     labels: Array,
@@ -311,7 +289,6 @@ def prepare(
     steps: Steps = "both",
     turn: bool = False,
     lead: int | None = None,
-    xp: Any = jnp,
 ) -> tuple[Sample, Array]:
     """The sample of problems on checked arrays of one dtype, and whether it is bad input.
 
@@ -319,10 +296,11 @@ def prepare(
       votes, labels, shares: the sample ``[m, n]``, ``[m]`` and ``[m]``.
       voter_mask: ``[n]``.
       factor: of the votes; None where F is to be the scaled votes themselves.
-      solver, steps, lead, xp: as in `sample_of`.
-      turn: of the basis, see `_basis`.
+      solver, steps, lead: as in `sample_of`.
+      turn: of the basis, see `sample_basis`.
     """
     chex.assert_rank([votes, labels, shares, voter_mask], [2, 1, 1, 1])
+    xp = array_module(votes)
     # Comparisons with NaN are False, so these catch NaN labels and shares as well.
     bad = ~(xp.isfinite(xp.sum(xp.abs(votes))) & xp.any(voter_mask))
     bad |= ~(xp.max(xp.abs(labels)) <= 1) | ~(xp.min(shares) >= 0)
@@ -330,11 +308,12 @@ def prepare(
         bad |= ~(xp.all(xp.isfinite(factor.left)) & xp.all(xp.isfinite(factor.right)))
     # A bad problem goes on with ones in place of its input: its derivatives are then 0, and what it shares with other
     # problems gets no NaN from it.
-    votes, labels, shares, voter_mask, factor = jax.tree.map(
-        lambda part: xp.where(bad, xp.ones_like(part), part), (votes, labels, shares, voter_mask, factor)
-    )
-    basis = None if factor is None else _basis(votes, shares, voter_mask, factor, turn, xp)
-    return sample_of(votes, labels, shares, voter_mask, basis, solver, steps, lead, xp), bad
+    if xp is jnp or bad:
+        votes, labels, shares, voter_mask, factor = jax.tree.map(
+            lambda part: xp.where(bad, xp.ones_like(part), part), (votes, labels, shares, voter_mask, factor)
+        )
+    basis = None if factor is None else sample_basis(votes, shares, voter_mask, factor, turn)
+    return sample_of(votes, labels, shares, voter_mask, basis, solver, steps, lead), bad
 
 
 # Where something of the sample is traced, it is compiled.

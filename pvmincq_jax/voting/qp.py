@@ -10,13 +10,13 @@ Here are the program, its scaling, how its solution moves, and jaxopt's solver; 
 """
 
 import warnings
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from pvmincq_jax._types import Array
-from pvmincq_jax.voting.factor import loop_on_cpu, thin_svd
+from pvmincq_jax.voting.factor import array_module, loop_on_cpu, thin_svd
 
 __all__: list[str] = []
 
@@ -146,15 +146,15 @@ def _central_slope(a: Array, tau: Array) -> Array:
     return jax.lax.fori_loop(0, _HALVINGS, halve, (2 * tau, high))[1]
 
 
-def scaled_rows(factor: Array, dual_target: Array, normal: Array, quick: int, leading: int, xp: Any) -> ScaledRows:
+def scaled_rows(factor: Array, dual_target: Array, normal: Array, quick: int, leading: int) -> ScaledRows:
     """F, q and a as steps read them.
 
     Args:
       factor, dual_target, normal: F ``[r, n]``, q ``[r]`` and a ``[n]``.
       quick: how many rows quick steps use.
       leading: how many of these precondition the others.
-      xp: NumPy or JAX's, as in `program.sample_of`.
     """
+    xp = array_module(factor)
     factor_scale, normal_scale = xp.linalg.norm(factor @ xp.sign(normal)), xp.sum(xp.abs(normal))
     # Without any margin nothing is solved.
     factor_scale, normal_scale = (xp.where(scale > 0, scale, 1.0) for scale in (factor_scale, normal_scale))
