@@ -104,8 +104,8 @@ def solve_interior_point(problem: BoxQP, rows: ScaledRows, steps: Steps, sure: A
 
     Returns: a `BoxQPSolution`: the best point met. How good it is, is for the caller to measure.
     """
-    free, down, q, dtype = problem.free, rows.down, rows.target, rows.factor.dtype
-    rank = len(rows.factor)
+    free, F, q, dtype = problem.free, rows.factor, rows.target, rows.factor.dtype
+    rank = len(F)
     epsilon, accuracy = jnp.finfo(dtype).eps, _STOP[dtype == jnp.float64]
     u, multiplier, box, binding, bounds = start(problem, rows.normal)
     last = jnp.arange(rank + 1) == rank
@@ -116,6 +116,14 @@ def solve_interior_point(problem: BoxQP, rows: ScaledRows, steps: Steps, sure: A
     def slacks(u: Array) -> Array:
         # A coordinate may round onto its bound, where the slack must not be 0: the barrier weight divides by it.
         return jnp.where(free, jnp.maximum(box + side * u, epsilon / 4 * box), 1.0)
+
+    def votes_of(u: Array) -> Array:
+        """(F u, a' u)."""
+        return jnp.append(F @ u, rows.normal @ u)
+
+    def gradient_of(dual: Array) -> Array:
+        """F' zeta - e y. Of F alone, which many steps read, so that it stays in the processor's cache."""
+        return dual[:-1] @ F + dual[-1] * rows.down[-1]
 
     def dual_votes(dual: Array) -> Array:
         """(z, 0), with z = zeta + q y."""
@@ -183,11 +191,11 @@ def solve_interior_point(problem: BoxQP, rows: ScaledRows, steps: Steps, sure: A
         length = jnp.minimum(1.0, jnp.clip(1 - short, 0.99, 1 - 1000 * epsilon) * longest)
         d_multipliers = jnp.where(free, aim / slack - multipliers * (1 + side * du / slack), 0.0)
         primal = at.primal + length * jnp.concatenate([du[None], d_multipliers])
-        votes = primal[0] @ rows.across
+        votes = votes_of(primal[0])
         dual = at.dual + length * d_dual
         if steps != "sure":
             dual = jnp.where(hard & (steps == "both"), dual, dual_variables(votes, dual[-1]))
-        after, reduced = _Iterate(primal, dual), dual @ down
+        after, reduced = _Iterate(primal, dual), gradient_of(dual)
 
         # Relative duality gap, and error in the equality: zero only at a solution.
         both = [jnp.where(last, 0.0, votes), dual_votes(dual)]
@@ -235,11 +243,12 @@ def solve_interior_point(problem: BoxQP, rows: ScaledRows, steps: Steps, sure: A
 
     # Complementarity that adds up to the scale of the objective.
     barrier = 1 / bounds
-    votes = u @ rows.across
+    votes = votes_of(u)
     multipliers = jnp.where(free, barrier / slacks(u), 0.0)
     first = _Iterate(jnp.concatenate([u[None], multipliers]), dual_variables(votes, multiplier * barrier))
     zero = jnp.zeros((), jnp.int32)
-    state = _State(first, votes, first.dual @ down, first, jnp.full((), jnp.inf, dtype), zero, zero, zero, problem.skip)
+    reduced = gradient_of(first.dual)
+    state = _State(first, votes, reduced, first, jnp.full((), jnp.inf, dtype), zero, zero, zero, problem.skip)
     # This changes no value: it marks all leaves as different between devices, as `shard_map` wants a loop's state.
     state = jax.tree.map(lambda leaf: jnp.where(problem.skip, leaf, leaf), state)
     # Sure steps alone need not be told which kind they are.

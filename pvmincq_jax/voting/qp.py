@@ -84,7 +84,6 @@ class ScaledRows(NamedTuple):
 
     Attributes:
       factor: F ``[r, n]``.
-      across: [F', a] ``[n, r + 1]``. Transposed in memory, too: sums over many voters are then faster.
       down: [F; -e'] ``[r + 1, n]``.
       target: (q, -1) ``[r + 1]``.
       normal: a ``[n]``.
@@ -96,7 +95,6 @@ class ScaledRows(NamedTuple):
     """
 
     factor: Array
-    across: Array
     down: Array
     target: Array
     normal: Array
@@ -159,18 +157,16 @@ def scaled_rows(factor: Array, dual_target: Array, normal: Array, quick: int, le
     # Without any margin nothing is solved.
     factor_scale, normal_scale = (xp.where(scale > 0, scale, 1.0) for scale in (factor_scale, normal_scale))
     F, a, q = factor / factor_scale, normal / normal_scale, dual_target * (factor_scale / normal_scale)
-    across = xp.concatenate([F, a[None]]).T
-    used = across[:, :quick]
+    used = F[:quick]
     return ScaledRows(
         factor=F,
-        across=across,
         down=xp.concatenate([F, (q @ F - a)[None]]),
         target=xp.concatenate([q, -xp.ones_like(q[:1])]),
         normal=a,
-        quick=F[:quick],
+        quick=used,
         leading=F[:leading],
         rest=xp.sum(F[leading:quick] ** 2, axis=0),
-        hessian=used @ used.T if 4 * quick > 3 * len(a) else None,
+        hessian=used.T @ used if 4 * quick > 3 * len(a) else None,
         scales=(factor_scale, normal_scale),
     )
 
