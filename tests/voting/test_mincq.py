@@ -372,3 +372,22 @@ def test_a_masked_voter_of_another_size_costs_nothing() -> None:
     assert found.status == without.status == pvm.Status.SOLVED
     assert found.iterations <= without.iterations + 2
     np.testing.assert_allclose(found.c_bound, without.c_bound, rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("gamma", [0.5, 20.0])
+def test_problems_side_by_side_are_those_in_turn(gamma: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What an accelerator is given, run here: sure steps alone, in a batch over margins and over votes."""
+    points = np.random.default_rng(0).normal(size=(73, 2))
+    labels = np.sign(points[:, 0])
+    votes = np.stack([kernel(points, points, gamma), kernel(points, points + 0.1, gamma)])
+    margins = np.array([1e-5, 0.02, 0.3, 0.9, 1.0]) * np.min([pvm.max_margin(one, labels) for one in votes])
+
+    def solve(votes: np.ndarray, margins: np.ndarray) -> pvm.MinCqSolution:
+        return jax.vmap(lambda votes: jax.vmap(lambda margin: pvm.mincq(votes, labels, margin))(margins))(votes)
+
+    in_turn = jax.jit(solve)(votes, margins)
+    monkeypatch.setattr(jax.lax, "platform_dependent", lambda *arguments, cpu, default: default(*arguments))
+    side_by_side = jax.jit(lambda *arguments: solve(*arguments))(votes, margins)
+    np.testing.assert_array_equal(in_turn.status, pvm.Status.SOLVED)
+    np.testing.assert_array_equal(side_by_side.status, pvm.Status.SOLVED)
+    np.testing.assert_allclose(side_by_side.c_bound, in_turn.c_bound, rtol=0, atol=1e-9)
