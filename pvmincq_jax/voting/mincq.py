@@ -28,7 +28,7 @@ import numpy as np
 from pvmincq_jax import _checks
 from pvmincq_jax._checks import is_traced
 from pvmincq_jax._types import Array, ArrayLike, Status
-from pvmincq_jax.voting.factor import VoteFactor, floating_dtype, is_compiling, leading_rank, vote_factor
+from pvmincq_jax.voting.factor import VoteFactor, constant, floating_dtype, is_compiling, leading_rank, vote_factor
 from pvmincq_jax.voting.interior_point import Steps
 from pvmincq_jax.voting.program import (
     ROUNDING,
@@ -169,16 +169,15 @@ def mincq(
     xp: Any = jnp if traced else np
     shares = normalised(sample_weights, votes.shape[0], votes.dtype, xp)
     mask = xp.ones(votes.shape[1], bool) if voter_mask is None else xp.asarray(voter_mask, bool)
-    constant = jax.tree.map(
-        lambda part: xp.asarray(jax.lax.stop_gradient(part) if traced else part, votes.dtype), factor
-    )
+    # Before the factor is handed to JAX: inside jit its numbers are then unknown.
     turn, lead = voter_mask is not None, leading_rank(factor)
+    factor = jax.tree.map(lambda part: constant(xp.asarray(part, votes.dtype)), factor)
 
     # Whatever is known is done on the host: inside a caller's jit, too, only the program itself is then compiled.
     make = prepare_traced if traced else prepare
 
     def solve(steps: Steps) -> MinCqSolution:
-        sample, bad = make(votes, labels, shares, mask, constant, solver, steps, turn, lead)
+        sample, bad = make(votes, labels, shares, mask, factor, solver, steps, turn, lead)
         return solve_prepared(sample, bad, jnp.asarray(margin, votes.dtype), solver, steps)
 
     if traced or is_traced(margin):

@@ -391,3 +391,19 @@ def test_problems_side_by_side_are_those_in_turn(gamma: float, monkeypatch: pyte
     np.testing.assert_array_equal(in_turn.status, pvm.Status.SOLVED)
     np.testing.assert_array_equal(side_by_side.status, pvm.Status.SOLVED)
     np.testing.assert_allclose(side_by_side.c_bound, in_turn.c_bound, rtol=0, atol=1e-9)
+
+
+def test_a_factor_that_is_known_leads_by_few_rows_whatever_is_traced(monkeypatch: pytest.MonkeyPatch) -> None:
+    points = np.random.default_rng(0).uniform(-1, 1, (150, 2))
+    labels, votes = np.sign(points[:, 0]), np.asarray(pvm.rbf_votes(points, points, 1.0))
+    factor, mu = pvm.vote_factor(votes), 0.3 * float(pvm.max_margin(votes, labels))
+    seen = []
+
+    def solve(problem, rows, steps, sure):
+        seen.append(len(rows.quick))
+        return solve_interior_point(problem, rows, steps, sure)
+
+    monkeypatch.setattr(program, "solve_interior_point", solve)
+    found = jax.jit(lambda labels: pvm.mincq(votes, labels, mu, factor=factor))(labels)
+    assert found.status == pvm.Status.SOLVED
+    assert 0 < seen[0] < factor.right.shape[0]
