@@ -6,10 +6,11 @@ import os
 import sys
 import threading
 import time
-import warnings
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+
+from threadpoolctl import ThreadpoolController
 
 __all__: list[str] = []
 
@@ -66,39 +67,21 @@ def core_count() -> int:
 
 
 @functools.lru_cache(maxsize=1)
-def _libraries(modules: int) -> Any:
+def _libraries(modules: int) -> ThreadpoolController:
     """The BLAS libraries of this process, which it takes milliseconds to look for; an import may bring further ones."""
-    from threadpoolctl import ThreadpoolController
-
     return ThreadpoolController()
-
-
-@functools.lru_cache(maxsize=1)
-def _warn_of_threads() -> None:
-    if core_count() > 1 and os.environ.get("OPENBLAS_NUM_THREADS") != "1":
-        warnings.warn(
-            "threadpoolctl is not installed: BLAS keeps its own threads, which slows fits and changes no result. "
-            "Install it (pip install threadpoolctl), or set OPENBLAS_NUM_THREADS=1 before Python starts",
-            RuntimeWarning,
-            stacklevel=4,
-        )
 
 
 @contextlib.contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """BLAS on one thread, by threadpoolctl (a part of scikit-learn's installation); where it is missing, a warning.
+    """Keeps BLAS to one thread inside the block.
 
     Products and factorisations of some hundred rows gain nothing from BLAS's own threads, and take many times as long
     where these wait for a core that others use. The setting belongs to the whole process: the first to enter makes it,
     and the last to leave, in whichever thread, takes it back.
     """
     global _inside, _limit
-    try:
-        libraries = _libraries(len(sys.modules))
-    except ImportError:
-        _warn_of_threads()
-        yield
-        return
+    libraries = _libraries(len(sys.modules))
     with _lock:
         _inside += 1
         if _inside == 1:

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_info
 
-from pvmincq_jax import _threads
 from pvmincq_jax._threads import core_count, one_blas_thread
 from pvmincq_jax.estimators import MinCqClassifier
 
@@ -46,19 +45,6 @@ def test_blas_is_left_as_it_was_found():
             pass
         assert set(blas_threads()) == {1}
     assert blas_threads() == before
-
-
-def test_without_threadpoolctl_a_warning_says_so_once(monkeypatch):
-    monkeypatch.setitem(sys.modules, "threadpoolctl", None)
-    monkeypatch.setattr(_threads, "core_count", lambda: 2)
-    monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
-    _threads._libraries.cache_clear()
-    _threads._warn_of_threads.cache_clear()
-    inside = one_blas_thread()(core_count)
-    with pytest.warns(RuntimeWarning, match="threadpoolctl is not installed"):
-        inside()
-    # Warnings are errors in this suite: a second one would be raised.
-    assert inside() == core_count()
 
 
 def test_fits_in_threads_are_those_of_one_thread():
