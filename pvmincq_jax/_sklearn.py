@@ -11,6 +11,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from pvmincq_jax import _checks, _labels
+from pvmincq_jax._extras import needs_extra
 from pvmincq_jax._types import MarginUnit, RadiusUnit
 from pvmincq_jax.adaptation.criteria import Criterion
 from pvmincq_jax.adaptation.model import ClassNames, decision
@@ -20,14 +21,12 @@ from pvmincq_jax.matching.space import Metric
 from pvmincq_jax.voting.centers import MOST_VOTERS
 from pvmincq_jax.voting.families import VoterKind, family_grid
 
-try:
+with needs_extra("sklearn"):
     from sklearn.base import BaseEstimator, ClassifierMixin
     from sklearn.metrics import accuracy_score
     from sklearn.utils import check_random_state, column_or_1d, compute_sample_weight
     from sklearn.utils.multiclass import check_classification_targets
     from sklearn.utils.validation import check_is_fitted, validate_data
-except ImportError as error:
-    raise ImportError("this part of pvmincq_jax needs scikit-learn: pip install 'pvmincq-jax[sklearn]'") from error
 
 __all__: list[str] = []
 

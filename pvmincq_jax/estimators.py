@@ -5,8 +5,7 @@ form, which carries labels to the target points, and `PVTransportClassifier` by 
 stands larger shifts. All take labels of any kind, two classes or more, compute in float64 whatever JAX's precision, and
 choose by validation what is not given.
 
-They need scikit-learn, which nothing else does on import but `pvmincq_jax.scorers`: ``pip install
-'pvmincq-jax[sklearn]'``.
+They need scikit-learn, of the extra ``[sklearn]``, which nothing else does on import but `pvmincq_jax.scorers`.
 """
 
 import dataclasses

@@ -1,12 +1,14 @@
 """Pictures of a fitted classifier of two domains: who labelled whom, and what the choice was made by.
 
-matplotlib is imported when a picture is drawn: ``pip install 'pvmincq-jax[plots]'``. Classes are told apart by
-shape as well as by colour.
+matplotlib, of the extra ``[plots]``, is imported when a picture is drawn. Classes are told apart by shape as well as by
+colour.
 """
 
 from typing import Any
 
 import numpy as np
+
+from pvmincq_jax._extras import needs_extra
 
 __all__ = ["plot_criterion", "plot_transfer"]
 
@@ -22,10 +24,8 @@ _WIDE, _MOST = 10, 1000
 
 def _axis(ax: Any, size: tuple[float, float]) -> Any:
     """The axis given, or one of a new figure."""
-    try:
+    with needs_extra("plots"):
         import matplotlib.pyplot as plt
-    except ImportError as error:
-        raise ImportError("pvmincq_jax.plots needs matplotlib: pip install 'pvmincq-jax[plots]'") from error
     return plt.subplots(figsize=size, layout="constrained")[1] if ax is None else ax
 
 

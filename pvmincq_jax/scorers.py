@@ -18,19 +18,18 @@ from typing import Any, Literal
 import numpy as np
 
 from pvmincq_jax._checks import check_count
+from pvmincq_jax._extras import needs_extra
 from pvmincq_jax._labels import names_of, source_part
 from pvmincq_jax._sklearn import fields_are_parameters, read_labels, seed_of, signs
 from pvmincq_jax.baselines.resampling import reverse_validation
 from pvmincq_jax.matching.matching import perturbed_variation
 from pvmincq_jax.matching.space import Metric
 
-try:
+with needs_extra("sklearn"):
     from sklearn import config_context
     from sklearn.base import BaseEstimator, clone
     from sklearn.pipeline import Pipeline
     from sklearn.utils.metadata_routing import get_routing_for_object
-except ImportError as error:
-    raise ImportError("pvmincq_jax.scorers needs scikit-learn: pip install 'pvmincq-jax[sklearn]'") from error
 
 __all__ = ["ReverseValidationScorer", "RsPvScorer"]
 

@@ -154,4 +154,4 @@ except ImportError as error:
     print(error)
 """
     done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, check=True)
-    assert "pip install 'pvmincq-jax[plots]'" in done.stdout
+    assert "pip install -e '.[plots]'" in done.stdout

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pvmincq_jax._extras import needs_extra
 from pvmincq_jax.baselines._form import KernelModel, Sample, decision, expand, make_fits, make_grid, on_kernels
 
 __all__ = ["GRID", "VALIDATION", "SvmParams", "decision", "fit", "fit_grid"]
@@ -52,13 +53,9 @@ def weighted_svc(kernel: np.ndarray, labels: np.ndarray, costs: np.ndarray) -> t
 
     Returns: w ``[n]``, 0 off the support vectors, and b.
     """
-    try:
+    with needs_extra("sklearn"):
         from sklearn import config_context
         from sklearn.svm import SVC
-    except ImportError as error:
-        raise ImportError(
-            'this method trains scikit-learn\'s SVC, which is not installed: pip install "pvmincq-jax[sklearn]"'
-        ) from error
     used, weights = np.flatnonzero(costs > 0), np.zeros(len(labels))
     if np.all(labels[used] == labels[used[0]]):
         return weights, float(labels[used[0]])

@@ -135,5 +135,5 @@ def test_dasvm_survives_a_target_out_of_reach(task):
 
 def test_what_is_missing_is_named(task, monkeypatch):
     monkeypatch.setitem(sys.modules, "sklearn.svm", None)
-    with pytest.raises(ImportError, match=r"pvmincq-jax\[sklearn\]"):
+    with pytest.raises(ImportError, match=r"sklearn is missing.*pip install -e '\.\[sklearn\]'"):
         svm.fit(task.source, task.source_labels, task.target, svm.SvmParams(1.0, 1.0), 0)
