@@ -3,7 +3,11 @@
 import atexit
 import os
 import shutil
+import subprocess
+import sys
 import tempfile
+from importlib.metadata import version
+from pathlib import Path
 
 worker = os.environ.get("PYTEST_XDIST_WORKER", "")
 if not worker and "JAX_COMPILATION_CACHE_DIR" not in os.environ:
@@ -14,10 +18,27 @@ if not worker and "JAX_COMPILATION_CACHE_DIR" not in os.environ:
     os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
 
 # Most of the suite's time is compiling. Without LLVM's optimisation a program compiles five times faster, does the same
-# in the same dtype, and on problems of these sizes is as fast; in one part it compiles faster on the one core that a
-# worker has. XLA_FLAGS that are set, even to nothing, are left alone.
-FLAGS = "backend_optimization_level=0", "cpu_use_fusion_emitters=false", "cpu_parallel_codegen_split_count=1"
-os.environ.setdefault("XLA_FLAGS", " ".join(f"--xla_{flag}" for flag in FLAGS))
+# in the same dtype, and on problems of these sizes is as fast; without fusion emitters it compiles twice as fast. A set
+# XLA_FLAGS, even an empty one, is left alone.
+FLAGS = "--xla_backend_optimization_level=0", "--xla_cpu_use_fusion_emitters=false"
+
+
+def known_flags():
+    """Those of FLAGS that this jaxlib knows: any other one would end the process. Tried once, then kept in a file."""
+    kept = Path(tempfile.gettempdir()) / f"pvmincq-jax-tests-flags-jaxlib-{version('jaxlib')}"
+    if not kept.exists():
+        command = [sys.executable, "-c", "import jax; jax.devices()"]
+        found = [
+            flag
+            for flag in FLAGS
+            if not subprocess.run(command, env=os.environ | {"XLA_FLAGS": flag}, capture_output=True).returncode
+        ]
+        kept.write_text(" ".join(found))
+    return kept.read_text()
+
+
+if "XLA_FLAGS" not in os.environ:
+    os.environ["XLA_FLAGS"] = known_flags()
 
 # One core per worker, taken before JAX counts them: threads of two workers on two cores only wait for each other.
 if worker and hasattr(os, "sched_setaffinity"):
