@@ -27,8 +27,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import pvmincq_jax as pvm
-from experiments.run.command import as_table, end, new_file, number, write
-from pvmincq_jax.estimators import PVTransportClassifier
+from experiments.run.command import as_table, end, needs, new_file, number, write
+
+with needs("experiments"):
+    import matplotlib.pyplot as plt
+
+    from pvmincq_jax.estimators import PVTransportClassifier
 
 __all__ = ["Data", "Table", "agreement", "main", "prepare", "read_table"]
 
@@ -229,8 +233,6 @@ def _chosen(model: Any, votes: int, share: np.ndarray) -> list[str]:
 
 def draw(data: Data, model: Any, predicted: np.ndarray, share: np.ndarray) -> Any:
     """Both samples in two principal components: as they are, and the target by predicted class."""
-    import matplotlib.pyplot as plt
-
     both = np.concatenate([data.source, data.target])
     axes = np.linalg.svd(both - both.mean(axis=0), full_matrices=False)[2][:2]
     # One feature: the second component is 0.

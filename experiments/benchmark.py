@@ -10,7 +10,7 @@ import importlib
 import sys
 from collections.abc import Sequence
 
-from experiments.run.command import end
+from experiments.run.command import needs
 from experiments.run.engine import on_one_core
 
 _BENCHMARKS = {
@@ -33,12 +33,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         command.add_argument("--json", action="store_true", help="print one JSON object a row")
         importlib.import_module(f"experiments.bench.{name}").add_arguments(command)
     parsed = parser.parse_args(arguments)
-    try:
+    with needs("test"):
         importlib.import_module(f"experiments.bench.{parsed.name}").run(parsed)
-    except ModuleNotFoundError as error:
-        end(f"{error.name} is not installed, and `benchmark {parsed.name}` needs it: pip install -e '.[test]'")
-    except ImportError as error:
-        end(str(error))
 
 
 if __name__ == "__main__":

@@ -15,14 +15,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from experiments.run import pictures
 from experiments.run.cache import switch_cache_on
 from experiments.run.cells import Settings
-from experiments.run.command import names, number
+from experiments.run.command import names, needs, number
 from experiments.run.engine import on_one_core
 from experiments.run.methods import METHODS
-from experiments.run.style import Scene, save
 from pvmincq_jax.datasets import TASKS
+
+with needs("experiments"):
+    from experiments.run import pictures
+    from experiments.run.style import Scene, save
 
 __all__ = ["FIGURES", "main"]
 

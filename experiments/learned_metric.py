@@ -26,14 +26,16 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import jax
-import matplotlib.pyplot as plt
 import numpy as np
 
 import pvmincq_jax as pvm
-from experiments.run.command import Command, amount, as_table, mean_and_error, number, write
+from experiments.run.command import Command, amount, as_table, mean_and_error, needs, number, write
 from experiments.run.methods import METHODS as TABLE1
 from experiments.run.study import Study, run_study
 from pvmincq_jax.datasets import DomainTask, moons_task
+
+with needs("experiments"):
+    import matplotlib.pyplot as plt
 
 __all__ = ["METHODS", "NOISE_FEATURES", "Settings", "as_markdown", "compute", "draw", "main", "noisy_moons"]
 

@@ -48,7 +48,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args(arguments)
     jax.config.update("jax_num_cpu_devices", options.devices)
-    jax.distributed.initialize(options.coordinator, options.processes, options.process)
+    try:
+        jax.distributed.initialize(options.coordinator, options.processes, options.process)
+    except ValueError as error:
+        parser.error(f"JAX finds no cluster here ({error}): give --coordinator, --processes and --process")
     mesh = jax.sharding.Mesh(np.array(jax.devices()), ("problems",))
     task = moons_task(options.task, options.seed, per_class=options.per_class)
     learn = pvm.fit_validated if options.form == "label" else pvm.fit_transport_validated

@@ -24,17 +24,20 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import jax
-import matplotlib.pyplot as plt
 import numpy as np
 
 import pvmincq_jax as pvm
 from experiments.run.cells import accuracy
-from experiments.run.command import Command, as_table, names, write
+from experiments.run.command import Command, as_table, names, needs, write
 from experiments.run.peers import PEERS, Decision, Fit, table1
 from experiments.run.study import run_accuracies
-from experiments.run.style import points
 from experiments.run.tasks import PAIRS, SIZES, drawn_task, penguins_task
 from pvmincq_jax.datasets import DomainTask
+
+with needs("experiments"):
+    import matplotlib.pyplot as plt
+
+    from experiments.run.style import points
 
 __all__ = ["METHODS", "compute", "main"]
 

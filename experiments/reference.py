@@ -16,7 +16,7 @@ from types import ModuleType
 from typing import Any
 
 import pvmincq_jax
-from experiments.run.command import end, note
+from experiments.run.command import end, needs, note
 from experiments.run.equations import typeset
 
 __all__ = ["MODULES", "PAGES", "build", "main"]
@@ -127,9 +127,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, required=True, help="folder, best outside of the checkout")
     options = parser.parse_args(arguments)
     try:
-        build(options.out)
-    except ModuleNotFoundError as error:
-        end(f"{error.name} is not installed, and the reference needs it: pip install -e '.[docs]'")
+        with needs("docs"):
+            build(options.out)
     except OSError as error:
         end(f"--out: {options.out} could not be written: {error.strerror or error}")
     note(f"written to {options.out / 'index.html'}")

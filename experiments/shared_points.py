@@ -17,16 +17,19 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import jax
-import matplotlib.pyplot as plt
 import numpy as np
 
 import pvmincq_jax as pvm
 from experiments.run.cells import accuracy
-from experiments.run.command import Command, as_table, write
+from experiments.run.command import Command, as_table, needs, write
 from experiments.run.methods import METHODS
 from experiments.run.study import Study, run_study
-from experiments.run.style import bare
 from pvmincq_jax.datasets import draw_moons
+
+with needs("experiments"):
+    import matplotlib.pyplot as plt
+
+    from experiments.run.style import bare
 
 __all__ = ["SCENES", "SharedTask", "compute", "main", "shared_task"]
 

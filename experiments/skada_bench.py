@@ -24,15 +24,17 @@ from functools import partial
 from typing import Any
 
 import jax
-import matplotlib.pyplot as plt
 import numpy as np
 
 import pvmincq_jax as pvm
 from experiments.run.cells import accuracy
-from experiments.run.command import Command, as_table, mean_and_error, names, write
+from experiments.run.command import Command, as_table, mean_and_error, names, needs, write
 from experiments.run.peers import PEERS, Fit, skada_svm
 from experiments.run.study import run_accuracies
 from pvmincq_jax.datasets import DomainTask
+
+with needs("experiments"):
+    import matplotlib.pyplot as plt
 
 __all__ = ["METHODS", "PUBLISHED", "SHIFTS", "compute", "main", "picture", "task"]
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.run.cells import Settings, TableCell, conditions
-from experiments.run.command import Command, amount, names, number
+from experiments.run.command import Command, amount, names, needs, number
 from experiments.run.engine import Order
 from experiments.run.methods import METHODS, TASKS
 from experiments.run.study import Study, run_study
@@ -55,6 +55,8 @@ def _say(record: dict[str, Any]) -> str:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Reads the options, computes what is missing, prints the table and writes the report."""
     options = _parser().parse_args(arguments)
+    with needs("experiments"):
+        from experiments.run.report import Report, write_report  # and Matplotlib, which workers do without
     methods, tasks, runs = options.methods, options.tasks, options.runs
     settings = Settings(options.seed, options.per_class, options.test_size, options.noise)
     study = Study(
@@ -69,8 +71,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
         meanwhile=("experiments.run.report",),
     )
     finished = run_study(study, options)
-    from experiments.run.report import Report, write_report
-
     report = Report(methods, tasks, runs, settings, options.quick, finished.records)
     write_report(report, options.out, finished.seconds)
     finished.whole()

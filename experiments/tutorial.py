@@ -10,6 +10,11 @@ only, for the figure of merit; everything before does without them. The first ca
 seconds.
 """
 
+# %% [script]
+from experiments.run.notebook import check_packages, tutorial_options
+
+check_packages("matplotlib", "sklearn")
+
 # %%
 from pathlib import Path
 
@@ -30,8 +35,6 @@ jax.config.update("jax_enable_x64", True)
 angle, seed, per_class, folder = "40", 1000, 40, Path("results/tutorial")
 
 # %% [script]
-from experiments.run.notebook import tutorial_options  # noqa: E402
-
 angle, seed, per_class, folder = tutorial_options(__file__, __doc__, angle, seed, per_class, folder)
 
 # %% [markdown]

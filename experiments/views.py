@@ -17,18 +17,20 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
 import jax
-import matplotlib.pyplot as plt
 import numpy as np
 from scipy import ndimage
-from sklearn.datasets import load_digits
-from sklearn.model_selection import StratifiedKFold, cross_val_predict
-from sklearn.svm import SVC
 
 import pvmincq_jax as pvm
 from experiments.run.cells import accuracy
-from experiments.run.command import Command, as_table, mean_and_error, number, write
+from experiments.run.command import Command, as_table, mean_and_error, needs, number, write
 from experiments.run.study import Study, run_study
 from pvmincq_jax.adaptation.views import stack_views, view_scales
+
+with needs("experiments"):
+    import matplotlib.pyplot as plt
+    from sklearn.datasets import load_digits
+    from sklearn.model_selection import StratifiedKFold, cross_val_predict
+    from sklearn.svm import SVC
 
 __all__ = ["ROWS", "SHIFTS", "ViewsTask", "compute", "edges", "main", "views_task"]
 

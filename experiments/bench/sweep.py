@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 import pvmincq_jax as pvm
 from experiments.bench.common import PeakMemory, best_seconds, cores_used, emit, versions
@@ -84,8 +85,6 @@ def _loop(task: Any, grid: pvm.Sweep, seed: int, peer: Peer, way: Way) -> tuple[
 
 def run(arguments: argparse.Namespace) -> None:
     """Prints the rows."""
-    from threadpoolctl import threadpool_limits
-
     packages = versions("jax", "scipy", "cvxopt", "qpsolvers", "piqp", "clarabel", "daqp")
     emit({"benchmark": "sweep", "seed": arguments.seed, **packages}, arguments.json)
     per_class = 20 if arguments.quick else 150

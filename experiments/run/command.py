@@ -13,7 +13,20 @@ import numpy as np
 from experiments.run.cache import OFF, cache_folder
 from experiments.run.engine import available_cores
 
-__all__ = ["Command", "amount", "as_table", "end", "mean_and_error", "names", "new_file", "note", "number", "write"]
+__all__ = [
+    "Command",
+    "amount",
+    "as_table",
+    "end",
+    "mean_and_error",
+    "missing",
+    "names",
+    "needs",
+    "new_file",
+    "note",
+    "number",
+    "write",
+]
 
 _EPILOG = """\
 OUT/results.jsonl gets a line as soon as a cell is finished, and the tables are made of its lines alone. Started again
@@ -186,7 +199,8 @@ def write(out: Path, name: str, text: str, draw: Any = None) -> None:
     with new_file(out / f"{name}.md") as path:
         path.write_text(text + "\n", encoding="utf-8")
     if draw is not None:
-        from experiments.run.style import save  # and Matplotlib, which workers do without
+        with needs("experiments"):
+            from experiments.run.style import save  # and Matplotlib, which workers do without
 
         save(out, name, draw)
     note(f"written to {out / name}.md" + (" .png .pdf" if draw is not None else ""))
@@ -207,6 +221,23 @@ def new_file(path: Path) -> Iterator[Path]:
     finally:
         with contextlib.suppress(OSError):
             fresh.unlink(missing_ok=True)
+
+
+def missing(error: ImportError, extra: str) -> str:
+    """Which package could not be imported, and how to install it."""
+    package = (error.name or "").partition(".")[0]
+    return f"{package} is missing or too old: pip install -e '.[{extra}]'"
+
+
+@contextlib.contextmanager
+def needs(extra: str) -> Iterator[None]:
+    """Ends the command with a sentence if a package of an extra cannot be imported; a ``with`` block or a decorator."""
+    try:
+        yield
+    except ImportError as error:
+        if (error.name or "").partition(".")[0] in ("", "experiments", "pvmincq_jax"):
+            raise  # a mistake of ours, which no installation mends
+        end(missing(error, extra))
 
 
 def end(message: str, code: int = 2) -> NoReturn:

@@ -21,6 +21,8 @@ from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
+from threadpoolctl import threadpool_limits
+
 __all__ = ["Cell", "Order", "Outcome", "available_cores", "lock", "next_cell", "on_one_core", "run_cells"]
 
 ONE_THREAD = {
@@ -112,8 +114,6 @@ def _claim_core() -> None:
 @functools.cache
 def _settle() -> None:
     """One core and one thread, once in a worker's life and before its first cell."""
-    from threadpoolctl import threadpool_limits
-
     os.environ.update(ONE_THREAD)
     threadpool_limits(1)  # of what the pool's own imports have loaded
     _claim_core()

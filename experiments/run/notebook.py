@@ -4,14 +4,15 @@ A notebook needs nothing but Jupyter to open it, and has no command line: cells 
 """
 
 import argparse
+import importlib
 import json
 import re
 from pathlib import Path
 from typing import Any
 
-from experiments.run.command import new_file, number
+from experiments.run.command import needs, new_file, number
 
-__all__ = ["tutorial_options", "write_notebook"]
+__all__ = ["check_packages", "tutorial_options", "write_notebook"]
 
 
 def _cell(place: int, kind: str, body: str) -> dict[str, Any]:
@@ -39,6 +40,13 @@ def write_notebook(script: Path, path: Path) -> None:
     with new_file(path) as fresh:
         fresh.parent.mkdir(parents=True, exist_ok=True)
         fresh.write_text(json.dumps(notebook, indent=1) + "\n")
+
+
+def check_packages(*names: str) -> None:
+    """Ends the tutorial with a sentence if one of these packages cannot be imported."""
+    with needs("experiments"):
+        for name in names:
+            importlib.import_module(name)
 
 
 def tutorial_options(

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from experiments.run.cache import switch_cache_on
-from experiments.run.command import end
+from experiments.run.command import end, missing
 from experiments.run.engine import Cell, Order, Outcome, run_cells
 from experiments.run.results import ResultsFile, open_results, package_versions
 
@@ -192,9 +192,8 @@ def run_study(study: Study, options: argparse.Namespace) -> Finished:
     except OSError as error:
         end(f"--out {options.out}: {error}")
     except ModuleNotFoundError as error:
-        package = (error.name or "").partition(".")[0]
-        text = f"{package} is not installed: pip install -e '.[experiments]'"
-        end(text + ("" if package != "joblib" else "; --jobs 0 computes in this process, without it"))
+        more = "; --jobs 0 computes in this process, without joblib" if (error.name or "").startswith("joblib") else ""
+        end(missing(error, "experiments") + more)
     except ValueError as error:
         end(str(error))
     return Finished(found, failed, time.perf_counter() - began)

@@ -20,17 +20,19 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import matplotlib.pyplot as plt
 import numpy as np
 
 import pvmincq_jax as pvm
 from experiments.run.cells import accuracy
-from experiments.run.command import Command, amount, as_table, names, number, write
+from experiments.run.command import Command, amount, as_table, names, needs, number, write
 from experiments.run.engine import Order
 from experiments.run.methods import METHODS, PAPER
 from experiments.run.study import Study, run_study
 from pvmincq_jax.baselines import nn_mincq
 from pvmincq_jax.datasets import ANGLES, draw_moons, moons_task
+
+with needs("experiments"):
+    import matplotlib.pyplot as plt
 
 __all__ = ["COMPARED", "main", "moons_cell", "translation_cell"]
 

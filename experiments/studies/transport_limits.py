@@ -12,16 +12,19 @@ rotation of 80 degrees, where the form works, stands beside them.
 from collections.abc import Sequence
 from typing import Any
 
-import matplotlib.pyplot as plt
 import numpy as np
 
 from experiments.run.cells import accuracy
-from experiments.run.command import Command, as_table, names, number, write
+from experiments.run.command import Command, as_table, names, needs, number, write
 from experiments.run.methods import METHODS, Fitted
 from experiments.run.shifts import draw_shape
 from experiments.run.study import run_accuracies
-from experiments.run.style import bare, points
 from pvmincq_jax.datasets import DomainTask, draw_moons
+
+with needs("experiments"):
+    import matplotlib.pyplot as plt
+
+    from experiments.run.style import bare, points
 
 __all__ = ["CASES", "compute", "limits_task", "main", "picture"]
 

@@ -115,11 +115,6 @@ def test_a_missing_solver_is_left_out_with_a_sentence(capsys, monkeypatch):
     assert common.versions("numpy", "no-such-package")["no-such-package"] == "not installed"
 
 
-def test_a_missing_package_ends_a_benchmark_with_a_sentence(capsys, monkeypatch):
-    monkeypatch.setitem(sys.modules, "threadpoolctl", None)
-    check_refused(benchmark.main, ["sweep", "--quick"], "threadpoolctl is not installed, and `benchmark sweep`", capsys)
-
-
 def test_start(capsys):
     rows = _rows(capsys, "start")
     for row, name in zip(rows[1:], ("solution", "sweep"), strict=True):
