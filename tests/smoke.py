@@ -16,7 +16,8 @@ from pvmincq_jax.datasets import moons_task
 from pvmincq_jax.estimators import PVMinCqClassifier
 from pvmincq_jax.plots import plot_transfer
 
-NAMES = ("pvmincq-jax", "jax", "jaxlib", "jaxopt", "optax", "chex", "numpy", "scipy", "scikit-learn", "matplotlib")
+PACKAGES = ("jax", "jaxlib", "jaxopt", "optax", "chex", "numpy", "scipy", "threadpoolctl", "scikit-learn", "matplotlib")
+NAMES = ("pvmincq-jax", *PACKAGES)
 
 
 def main() -> None:
