@@ -14,7 +14,7 @@
 
 These are host functions in float64: they check their input, raise ValueError, and return NumPy arrays. Rows are put
 into one canonical order on entry, so permuting source or target changes nothing, and the seed fixes every bit.
-Nothing here is imported by ``import pvmincq_jax``; the files on scikit-learn's SVC need ``pvmincq-jax[sklearn]``.
+Nothing here is imported by ``import pvmincq_jax``; the files on scikit-learn's SVC need the extra ``[sklearn]``.
 
 A further method is one file with these names (`svm` is the shortest), and a row in ``experiments.run.methods.METHODS``.
 """
