@@ -29,6 +29,7 @@ import numpy as np
 import pvmincq_jax
 from experiments.bench.common import PeakMemory, emit, versions
 from experiments.run.command import end
+from experiments.run.results import package_versions
 from experiments.run.shifts import wide_task
 from pvmincq_jax.datasets import DomainTask
 
@@ -220,6 +221,8 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.beside is not None:
         _beside(arguments)
         return
+    if not set(arguments.methods) <= set(_FITS):
+        package_versions()  # a missing package ends the benchmark before it begins
     packages = versions("jax", "jaxlib", "scikit-learn", "skada", "scipy")
     emit({"benchmark": "fit", "seed": arguments.seed, **packages}, arguments.json)
     sizes = [size for size in (_QUICK if arguments.quick else SIZES) if size[0] in (arguments.points or size)]

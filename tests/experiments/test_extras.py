@@ -55,9 +55,11 @@ def ended(name, arguments, folder):
     )
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_command_without_extras(name, tmp_path):
-    done = ended(name, ARGUMENTS.get(name, []), tmp_path)
+@pytest.mark.parametrize(
+    ("name", "arguments"), [*((name, ARGUMENTS.get(name, [])) for name in NAMES), ("benchmark", ["fit"])]
+)
+def test_a_command_without_extras(name, arguments, tmp_path):
+    done = ended(name, arguments, tmp_path)
     assert "Traceback" not in done.stderr
     if name in CORE_ALONE:
         assert done.returncode == 0, done.stderr
