@@ -231,7 +231,7 @@ def missing(error: ImportError, extra: str) -> str:
 
 @contextlib.contextmanager
 def needs(extra: str) -> Iterator[None]:
-    """Ends the command with a sentence if a package of an extra cannot be imported; a ``with`` block or a decorator."""
+    """Ends the command with a sentence if a package of an extra cannot be imported inside the block."""
     try:
         yield
     except ImportError as error:
