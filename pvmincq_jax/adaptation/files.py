@@ -108,7 +108,7 @@ def load_model(path: str | os.PathLike, *, voters: Any = None) -> PVMinCq:
         raise ValueError(f"path {name} is not a saved PVMinCq: {error}") from None
     if voters is None and own:
         raise ValueError(
-            f"path {name} names the voters {own[0]:.60}, which cannot be read from a file: pass the model's voters to "
+            f"path {name} names the voters {own[0]!r:.60}, which cannot be read from a file: pass the model's voters to "
             "load_model as voters="
         )
     kind = str(arrays["voters.kind"])
@@ -187,9 +187,9 @@ def _read_archive(content: bytes) -> Arrays:
             members = archive.infolist()
             for member in members:
                 if not member.filename.endswith(".npy"):
-                    raise ValueError(f"{member.filename:.60} is no array")
+                    raise ValueError(f"{member.filename!r:.60} is no array")
                 if member.compress_type != zipfile.ZIP_STORED or member.compress_size != member.file_size:
-                    raise ValueError(f"{member.filename:.60} is compressed, as save_model never leaves it")
+                    raise ValueError(f"{member.filename!r:.60} is compressed, as save_model never leaves it")
             # So there are no two members of one name, and none that share their bytes.
             if len(set(archive.namelist())) < len(members) or sum(one.file_size for one in members) > len(content):
                 raise ValueError("its directory is damaged")
@@ -206,14 +206,12 @@ def _read_array(name: str, content: bytes) -> np.ndarray:
             raise ValueError("it is of another version")
         shape, by_columns, dtype = np.lib.format.read_array_header_1_0(file, max_header_size=_LONGEST_HEADER)
     except (ValueError, tokenize.TokenError):
-        raise ValueError(f"the header of {name:.60} cannot be read") from None
+        raise ValueError(f"the header of {name!r:.60} cannot be read") from None
     if dtype.hasobject:
-        raise ValueError(
-            f"{name:.60} holds Python objects, which are not read (allow_pickle lets a file run code)"
-        )
+        raise ValueError(f"{name!r:.60} holds Python objects, which are not read (allow_pickle lets a file run code)")
     start, count = file.tell(), math.prod(shape)
     if min(shape, default=0) < 0 or not dtype.itemsize or count * dtype.itemsize != len(content) - start:
-        raise ValueError(f"{name:.60} has {len(content) - start} bytes, which is not what {dtype}{list(shape)} has")
+        raise ValueError(f"{name!r:.60} has {len(content) - start} bytes, which is not what {dtype}{list(shape)} has")
     flat = np.frombuffer(content, dtype, count, start)
     # A copy, in the byte order of this machine.
     return flat.reshape(shape, order="F" if by_columns else "C").astype(dtype.newbyteorder("="))
@@ -264,7 +262,7 @@ def _make_model(arrays: Arrays, voters: Any = None) -> PVMinCq:
     # Files of version 0.2.0 have no list of what is None, and no names of classes.
     absent = {*_take(arrays, "none", _TEXT, (None,)).tolist()} if "none" in arrays else {"classes"}
     if absent - {*PVMinCq._fields} or absent & {"voters", "weights", "pairs"}:
-        raise ValueError(f"none names {', '.join(sorted(absent)):.60}, which a model has")
+        raise ValueError(f"none names {', '.join(map(repr, sorted(absent))):.60}, which a model has")
     pairs = [f"pairs.{name}" for name in ExpectedMatching._fields]
     present = [name for name in PVMinCq._fields if name not in {"voters", "pairs", *absent}]
     missing = [name for name in [*present, "voters.kind", *pairs] if name not in arrays]
@@ -287,7 +285,7 @@ def _make_model(arrays: Arrays, voters: Any = None) -> PVMinCq:
     target = _take_rows(arrays, "pairs.target", source.size)
     shares = _take(arrays, "pairs.weights", _NUMBERS, (source.size,))
     if arrays:
-        raise ValueError(f"no model has {next(iter(arrays)):.60}")
+        raise ValueError(f"no model has {next(iter(arrays))!r:.60}")
     return PVMinCq(pairs=ExpectedMatching(source, target, shares), **fields)
 
 
