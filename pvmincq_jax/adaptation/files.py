@@ -108,8 +108,8 @@ def load_model(path: str | os.PathLike, *, voters: Any = None) -> PVMinCq:
         raise ValueError(f"path {name} is not a saved PVMinCq: {error}") from None
     if voters is None and own:
         raise ValueError(
-            f"path {name} names the voters {own[0]!r:.60}, which cannot be read from a file: pass the model's voters to "
-            "load_model as voters="
+            f"path {name} names the voters {own[0]!r:.60}, which cannot be read from a file: pass the model's voters to"
+            " load_model as voters="
         )
     kind = str(arrays["voters.kind"])
     if voters is not None and type(voters).__name__ != kind:
@@ -262,7 +262,7 @@ def _make_model(arrays: Arrays, voters: Any = None) -> PVMinCq:
     # Files of version 0.2.0 have no list of what is None, and no names of classes.
     absent = {*_take(arrays, "none", _TEXT, (None,)).tolist()} if "none" in arrays else {"classes"}
     if absent - {*PVMinCq._fields} or absent & {"voters", "weights", "pairs"}:
-        raise ValueError(f"none names {', '.join(map(repr, sorted(absent))):.60}, which a model has")
+        raise ValueError(f"none names {', '.join(map(repr, sorted(absent))):.60}, which cannot be None")
     pairs = [f"pairs.{name}" for name in ExpectedMatching._fields]
     present = [name for name in PVMinCq._fields if name not in {"voters", "pairs", *absent}]
     missing = [name for name in [*present, "voters.kind", *pairs] if name not in arrays]
