@@ -20,6 +20,7 @@ both samples in two principal components.
 import argparse
 import csv
 import functools
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -45,15 +46,15 @@ LISTED = 8
 
 
 class Table(NamedTuple):
-    """A file: its names, and its cells as text."""
+    """A file: the places of its names, in their order, and its cells as text."""
 
     path: Path
-    names: list[str]
+    names: dict[str, int]
     rows: list[list[str]]
 
     def column(self, name: str) -> list[str]:
         """The cells under a name."""
-        place = self.names.index(name)
+        place = self.names[name]
         return [row[place].strip() for row in self.rows]
 
 
@@ -88,13 +89,13 @@ def read_table(path: Path) -> Table:
     if len(lines) < 2:
         end(f"{path} must have a line of names and rows below it; it has {len(lines)} lines")
     names = [name.strip() for name in lines[0]]
-    twice = sorted({name for name in names if names.count(name) > 1})
+    twice = sorted(name for name, count in Counter(names).items() if count > 1)
     if twice:
         end(f"{path} has several columns named {', '.join(map(repr, twice))}")
     for place, line in enumerate(lines[1:], 2):
         if len(line) != len(names):
             end(f"{path} has {len(names)} names, and {len(line)} cells in line {place}")
-    return Table(path, names, lines[1:])
+    return Table(path, {name: place for place, name in enumerate(names)}, lines[1:])
 
 
 def _numbers(cells: list[str]) -> np.ndarray | str:
@@ -250,7 +251,10 @@ def draw(data: Data, model: Any, predicted: np.ndarray, share: np.ndarray) -> An
     left.set(title="as they are", xlabel="first principal component", ylabel="second principal component")
     right.set(title="the target, predicted", xlabel="first principal component")
     for axis in (left, right):
-        axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=3, fontsize="small")
+        legend = axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=3, fontsize="small")
+        for text in legend.get_texts():
+            # Names of classes: a $ in them begins no formula.
+            text.set_parse_math(False)
     figure.tight_layout()
     return figure
 

@@ -216,6 +216,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         settings,
         cells,
         lambda one: f"bound {one['joint']:.3f}, error {one['error']:.3f}",
+        ranges={"error": (0.0, 1.0)},
     )
     records = run_study(study, options).whole()
     figures: dict[str, dict[str, dict[str, list[float]]]] = {task: {} for task in TASKS}

@@ -155,7 +155,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     def say(one: dict[str, Any]) -> str:
         return ", ".join(f"{name} {figure:.1f}" for name, figure in one["figures"].items())
 
-    study = Study("experiments.shared_points:compute", ("scene", "run"), settings, cells, say)
+    ranges = {"figures": (0.0, 100.0)}
+    study = Study("experiments.shared_points:compute", ("scene", "run"), settings, cells, say, ranges=ranges)
     records = run_study(study, options).whole()
 
     def runs_of(scene: str, name: str) -> list[float]:

@@ -46,7 +46,8 @@ from pvmincq_jax.matching.curve import bottleneck_radius, grid_radii, pv_curve
 from pvmincq_jax.matching.selflabel import SelfLabels, carry_labels, nn_self_label, self_label, shared_points
 from pvmincq_jax.matching.soft import sinkhorn_matching, sinkhorn_transport, soft_matching, soft_pv
 from pvmincq_jax.adaptation.sweeps import Sweep
-from pvmincq_jax.adaptation.model import PVMinCq, decision, load_model, predict, save_model
+from pvmincq_jax.adaptation.model import PVMinCq, decision, predict
+from pvmincq_jax.adaptation.files import load_model, save_model
 from pvmincq_jax.adaptation.label import adapt_votes, pv_mincq, sweep
 from pvmincq_jax.adaptation.transport import Transport, identity_transport, match_moments, move, pv_transport
 from pvmincq_jax.adaptation.transport_sweeps import pv_transport_mincq, transport_sweep

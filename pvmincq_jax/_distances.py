@@ -8,6 +8,7 @@ import numpy as np
 from scipy.spatial.distance import cdist
 
 from pvmincq_jax._checks import on_device
+from pvmincq_jax._fork import check_process
 from pvmincq_jax._types import Array, ArrayLike, common_dtype
 
 __all__: list[str] = []
@@ -50,6 +51,7 @@ def squared_distances(x: ArrayLike, y: ArrayLike) -> Any:
         # In float32 far points are infinitely far.
         with np.errstate(over="ignore", invalid="ignore"):
             return _on_host(np.asarray(x, float), np.asarray(y, float)).astype(common_dtype(x, y), copy=False)
+    check_process()
     dtype = jnp.result_type(x, y, float)
     return _squared_distances(jnp.asarray(x, dtype), jnp.asarray(y, dtype))
 

@@ -1,4 +1,8 @@
-"""Samples, folds and rows that depend on the points and the seed alone, never on the order of the rows."""
+"""Samples, folds and rows that depend on the coordinates and the seed, never on the order of the rows.
+
+What is drawn follows the order of the coordinates: swapped, negated or rotated columns give other draws, as another
+seed does.
+"""
 
 from typing import NamedTuple
 

@@ -10,6 +10,8 @@ from typing import Any, Literal, ParamSpec, TypeVar
 import jax
 import numpy as np
 
+from pvmincq_jax._fork import check_process
+
 __all__: list[str] = []
 
 Array = jax.Array
@@ -132,5 +134,6 @@ def takes_arguments_of(
 
 
 def precision(dtype: np.dtype) -> contextlib.AbstractContextManager:
-    """A scope, of this thread alone, in which JAX keeps arrays of this dtype as they are."""
+    """A scope, of this thread alone, in which JAX computes and keeps arrays of this dtype as they are."""
+    check_process()
     return jax.enable_x64(True) if dtype == np.float64 else contextlib.nullcontext()

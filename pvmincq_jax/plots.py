@@ -99,7 +99,10 @@ def plot_transfer(estimator: Any, *, features: tuple[int, int] = (0, 1), ax: Any
     else:
         title = "nobody is matched: the source " + ("on the target's scale" if estimator.adapted_ else "as it is")
     ax.set_title(title, fontsize="medium")
-    ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.13), ncols=2, frameon=False, fontsize="small")
+    legend = ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.13), ncols=2, frameon=False, fontsize="small")
+    for text in (ax.xaxis.label, ax.yaxis.label, *legend.get_texts()):
+        # Names of classes and features: a $ in them begins no formula.
+        text.set_parse_math(False)
     return ax
 
 

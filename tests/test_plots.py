@@ -1,6 +1,7 @@
 """Pictures of a fitted PV-MinCq: what they show is what was fitted, without a warning, and no text on another."""
 
 import copy
+import io
 import subprocess
 import sys
 
@@ -41,6 +42,22 @@ def test_transfer_draws_every_pair(model):
     assert texts[:3] == ["source, class 1", "source, class -1", "target, matched"]
     other = plot_transfer(model, features=(1, 0), ax=plt.figure().add_subplot())
     assert other.get_xlabel() == "feature 1"
+
+
+def test_names_are_drawn_as_they_are_written(model):
+    """A dollar sign begins no formula, one that cannot be read (an error) or one that can (other letters)."""
+    named = copy.copy(model)
+    named.classes_ = np.array(["$x^$", "$100$"])
+    named.feature_names_in_ = np.array(["price in $", r"$\frac$"])
+    ax = plot_transfer(named)
+    ax.figure.savefig(io.BytesIO())
+    texts = [*ax.get_legend().get_texts(), ax.xaxis.label, ax.yaxis.label]
+    shown = {text.get_text() for text in texts}
+    assert {"source, class $x^$", "source, class $100$", "price in $", r"$\frac$"} <= shown
+    # One letter is wider than none: had they been formulas, the dollar signs would not be drawn.
+    plain = ax.figure.text(0, 0, "source, class $100$", fontsize=texts[0].get_fontsize(), parse_math=False)
+    (drawn,) = (text for text in texts if text.get_text() == plain.get_text())
+    assert drawn.get_window_extent().width == pytest.approx(plain.get_window_extent().width)
 
 
 def test_criterion_frames_the_chosen_point(model):

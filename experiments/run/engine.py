@@ -10,6 +10,7 @@ import functools
 import importlib
 import os
 import signal
+import stat
 import sys
 import tempfile
 import threading
@@ -36,7 +37,7 @@ ONE_THREAD = {
 Cell = tuple[str | int | float, ...]
 # JAX is one to a process: a Dask worker of several threads computes one cell at a time.
 _one_at_a_time = threading.Lock()
-_held: list[IO[str]] = []
+_held: list[IO[Any]] = []
 
 
 class Outcome(NamedTuple):
@@ -98,12 +99,28 @@ def lock(stream: IO[Any]) -> bool:
     return True
 
 
+def _open_own(path: Path) -> IO[Any] | None:
+    """A file of this user, made if there is none; None for a link, or a file that another user has put there."""
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
+    except OSError:
+        return None
+    found = os.fstat(descriptor)
+    if found.st_uid != os.getuid() or not stat.S_ISREG(found.st_mode):
+        os.close(descriptor)
+        return None
+    return os.fdopen(descriptor, "rb+")
+
+
 def _claim_core() -> None:
     """Keeps this thread, and those that it starts, to a core that no other worker on this machine has, if any."""
     if not hasattr(os, "sched_setaffinity"):
         return
     for core in available_cores():
-        stream = open(Path(tempfile.gettempdir()) / f"pvmincq-jax-{os.getuid()}-core-{core}", "a")  # noqa: SIM115
+        # In a folder where anybody may put files: nothing is written to this one, and it must be our own.
+        stream = _open_own(Path(tempfile.gettempdir()) / f"pvmincq-jax-{os.getuid()}-core-{core}")
+        if stream is None:
+            continue
         if lock(stream):
             _held.append(stream)
             os.sched_setaffinity(0, {core})

@@ -13,7 +13,7 @@ import json
 import os
 import platform
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,9 +21,12 @@ from typing import Any, NamedTuple
 from experiments.run.cache import switch_cache_on
 from experiments.run.engine import Cell, lock
 
-__all__ = ["ResultsFile", "fingerprint", "library_versions", "measure", "open_results", "package_versions"]
+__all__ = ["Lines", "ResultsFile", "fingerprint", "library_versions", "measure", "open_results", "package_versions"]
 
 Conditions = Callable[[Cell], dict[str, Any]]
+# From the least to the largest value.
+Range = tuple[float, float]
+Ranges = Mapping[str, Range]
 
 
 @functools.cache
@@ -66,6 +69,20 @@ def measure(shared: dict[str, Any], cell: Cell) -> dict[str, Any]:
     return {**figures, "seconds": round(seconds, 3), "cpu_seconds": round(cpu, 3), "versions": library_versions()}
 
 
+class Lines(NamedTuple):
+    """What every line of a results file must hold.
+
+    Attributes:
+      fields: names of a cell's values.
+      say: reads the figures of a line; an error says that they are not there.
+      ranges: of figures by their names, wherever these stand in a line.
+    """
+
+    fields: Sequence[str]
+    say: Callable[[dict[str, Any]], Any] = lambda record: None
+    ranges: Ranges = {}  # noqa: RUF012
+
+
 class ResultsFile(NamedTuple):
     """An open results file: what it held, and how to add to it."""
 
@@ -92,22 +109,52 @@ class ResultsFile(NamedTuple):
         return record
 
 
-def _read(path: Path, fields: Sequence[str], content: bytes) -> tuple[dict[Cell, dict[str, Any]], int]:
-    """The cells of a file, and how many of its bytes are whole lines; a broken last line is left out."""
+def _check_range(name: str, value: Any, limits: Range | None, ranges: Ranges) -> None:
+    """Of a figure, or of the lists and objects that it is made of, which are all in its range; None is no figure."""
+    if isinstance(value, dict):
+        for part, figure in value.items():
+            _check_range(part, figure, ranges.get(part, limits), ranges)
+    elif isinstance(value, list):
+        for figure in value:
+            _check_range(name, figure, limits, ranges)
+    elif limits and value is not None and (isinstance(value, bool | str) or not limits[0] <= value <= limits[1]):
+        raise ValueError(f"its {name} is {value!r:.60}, and must be from {limits[0]:g} to {limits[1]:g}")
+
+
+def _read_line(line: bytes, lines: Lines) -> tuple[Cell, dict[str, Any]]:
+    """A cell and its record; a ValueError says what is wrong with the line."""
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError):
+        raise ValueError("it is no JSON") from None
+    if not isinstance(record, dict):
+        raise ValueError("it is no object")
+    kinds: dict[str, Any] = dict.fromkeys(lines.fields, str | int | float)
+    kinds |= {"settings": dict, "versions": dict, "seconds": int | float}
+    for name, kind in kinds.items():
+        if name not in record:
+            raise ValueError(f"it has no {name}")
+        if not isinstance(record[name], kind) or isinstance(record[name], bool):
+            raise ValueError(f"its {name} is {record[name]!r:.60}")
+    _check_range("", record, None, {"seconds": (0.0, 1e9), **lines.ranges})
+    try:
+        lines.say(record)
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise ValueError(f"its figures cannot be read ({type(error).__name__}: {error})") from None
+    return tuple(record[name] for name in lines.fields), record
+
+
+def _read(path: Path, lines: Lines, content: bytes) -> tuple[dict[Cell, dict[str, Any]], int]:
+    """The cells of a file, and how many of its bytes are whole lines; a last line that was cut short is left out."""
     records: dict[Cell, dict[str, Any]] = {}
     whole = 0
-    lines = content.splitlines(keepends=True)
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(content.splitlines(keepends=True), 1):
+        if not line.endswith(b"\n"):
+            break
         try:
-            record = json.loads(line)
-            cell = tuple(record[name] for name in fields)
-            complete = line.endswith(b"\n")
-        except (ValueError, KeyError, TypeError):
-            complete = False
-        if not complete:
-            if number == len(lines):
-                break
-            raise ValueError(f"{path}, line {number}, is not a finished cell: mend or remove the file")
+            cell, record = _read_line(line, lines)
+        except ValueError as error:
+            raise ValueError(f"{path}, line {number}, is not a finished cell: {error}; mend or remove it") from None
         records[cell] = record
         whole += len(line)
     return records, whole
@@ -122,14 +169,14 @@ def _differences(record: dict[str, Any], conditions: dict[str, Any]) -> Iterator
 
 
 @contextlib.contextmanager
-def open_results(path: Path, fields: Sequence[str], conditions: Conditions) -> Iterator[ResultsFile]:
+def open_results(path: Path, lines: Lines, conditions: Conditions) -> Iterator[ResultsFile]:
     """Opens a results file, or begins one, for as long as the block lasts; nobody else may write to it meanwhile.
 
     A last line that was cut short is removed, and its cell counts as not done.
 
     Args:
       path: of the file; its folder is made.
-      fields: names of a cell's values.
+      lines: what a line must hold.
       conditions: from a cell to what must agree for two lines to stand in one table; a ValueError says why a cell of
         the file is none of this command.
 
@@ -144,11 +191,11 @@ def open_results(path: Path, fields: Sequence[str], conditions: Conditions) -> I
         if not lock(stream):
             raise ValueError(f"{path} is being written by another run")
         stream.seek(0)
-        records, whole = _read(path, fields, stream.read())
+        records, whole = _read(path, lines, stream.read())
         for cell, record in records.items():
             try:
                 reasons = list(_differences(record, conditions(cell)))
-            except (LookupError, ValueError) as error:
+            except (LookupError, ValueError, TypeError, AttributeError) as error:
                 reasons = [f"{cell} is not known here: {error}"]
             if reasons:
                 raise ValueError(
@@ -156,4 +203,4 @@ def open_results(path: Path, fields: Sequence[str], conditions: Conditions) -> I
                     "Give another --out, or the settings of the file, or remove it"
                 )
         stream.truncate(whole)
-        yield ResultsFile(path, fields, conditions, records, stream)
+        yield ResultsFile(path, lines.fields, conditions, records, stream)

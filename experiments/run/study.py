@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from experiments.run.cache import switch_cache_on
 from experiments.run.command import end, missing
 from experiments.run.engine import Cell, Order, Outcome, run_cells
-from experiments.run.results import ResultsFile, open_results, package_versions
+from experiments.run.results import Lines, Ranges, ResultsFile, open_results, package_versions
 
 __all__ = ["Finished", "Study", "run_accuracies", "run_study"]
 
@@ -29,6 +29,7 @@ class Study(NamedTuple):
       conditions: from a cell to what must agree besides, in place of ``settings``.
       options: for the work alone, without a part in the conditions.
       order: see `experiments.run.engine.Order`.
+      ranges: of figures, by their names, in the file; accuracies are in per cent unless these say otherwise.
       meanwhile: modules that the command needs in the end, loaded while the workers start.
     """
 
@@ -40,6 +41,7 @@ class Study(NamedTuple):
     conditions: Callable[[Cell], dict[str, Any]] | None = None
     options: dict[str, Any] = {}  # noqa: RUF012
     order: Order = Order()
+    ranges: Ranges = {"accuracy": (0.0, 100.0), "oracle_accuracy": (0.0, 100.0)}  # noqa: RUF012
     meanwhile: Sequence[str] = ()
 
     def name(self, cell: Cell) -> str:
@@ -182,7 +184,8 @@ def run_study(study: Study, options: argparse.Namespace) -> Finished:
     switch_cache_on(options.cache)
     try:
         package_versions()
-        with open_results(path, study.fields, study.conditions or (lambda cell: study.settings)) as results:
+        lines = Lines(study.fields, study.say, study.ranges)
+        with open_results(path, lines, study.conditions or (lambda cell: study.settings)) as results:
             failed = _compute(study, results, options)
             found = {cell: results.records[cell] for cell in study.cells if cell in results.records}
     except KeyboardInterrupt:

@@ -196,7 +196,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     def say(one: dict[str, Any]) -> str:
         return ", ".join(f"{name} {100 * figure:.1f} %" for name, figure in one["figures"].items())
 
-    study = Study("experiments.studies.transport_laws:compute", ("table", "row", "task"), settings, cells, say)
+    ranges = {"figures": (0.0, 1.0)}
+    study = Study(
+        "experiments.studies.transport_laws:compute",
+        ("table", "row", "task"),
+        settings,
+        cells,
+        say,
+        ranges=ranges,
+    )
     records = run_study(study, options).whole()
     found = {cell: {name: 100 * figure for name, figure in one["figures"].items()} for cell, one in records.items()}
     graphs = {f"{multiple}": list(found["graphs", multiple, 0].values()) for multiple in _MULTIPLES}

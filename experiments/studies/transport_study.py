@@ -231,7 +231,16 @@ def run_rules(
         best = f"best {one['accuracy']['best of the grid']:.3f}"
         return f"{one['settings']['shape']} {one['settings']['group']}: {one['accuracy']['chosen']:.3f}, {best}"
 
-    study = Study(f"experiments.studies.{name}:compute", ("set", "number"), settings, cells, say, conditions)
+    ranges = {"accuracy": (0.0, 1.0)}
+    study = Study(
+        f"experiments.studies.{name}:compute",
+        ("set", "number"),
+        settings,
+        cells,
+        say,
+        conditions,
+        ranges=ranges,
+    )
     records = run_study(study, options).whole()
     found = {one: [record for cell, record in records.items() if cell[0] == one] for one in options.sets}
     write(options.out, name, "\n\n".join(f"**{one}**\n\n{summary(lines, least)}" for one, lines in found.items()))

@@ -21,6 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from pvmincq_jax import _checks
+from pvmincq_jax._fork import check_process
 from pvmincq_jax._samples import canonical_order
 from pvmincq_jax._types import Array, ArrayLike, precision, takes_options_of
 from pvmincq_jax.matching.matching import perturbed_variation
@@ -66,6 +67,7 @@ def apply_map(linear_map: LinearMap, x: ArrayLike) -> Array:
       [[2.]
        [6.]]
     """
+    check_process()
     _checks.check_points("x", x)
     _checks.check_points("matrix", linear_map.matrix)
     _checks.check_same_dimension("x", x, "matrix", linear_map.matrix)
@@ -90,8 +92,7 @@ def own_c_bound(x: ArrayLike, labels: ArrayLike, gamma: ArrayLike) -> Array:
       >>> print(own_c_bound(x, np.array([1, 1, -1, -1]), 9.0).round(3), own_c_bound(x, np.array([1, -1, 1, -1]), 9.0))
       0.0 1.0
     """
-    labels = jnp.asarray(labels)
-    votes = rbf_votes(x, x, gamma)
+    votes, labels = rbf_votes(x, x, gamma), jnp.asarray(labels)
     return c_bound(votes - jnp.eye(votes.shape[0], dtype=votes.dtype), labels, labels / labels.shape[0])
 
 

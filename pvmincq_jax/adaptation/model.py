@@ -1,8 +1,5 @@
-"""A majority vote with all that explains it, its values at new points and its file."""
+"""A majority vote with all that explains it, and its values at new points."""
 
-import os
-import uuid
-import zipfile
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -16,14 +13,12 @@ from pvmincq_jax._types import ArrayLike, brief
 from pvmincq_jax.matching.matching import ExpectedMatching
 from pvmincq_jax.matching.selflabel import SelfLabels
 from pvmincq_jax.voting.cbound import vote_margin
-from pvmincq_jax.voting.families import JoinedVoters, ViewVoters, read_votes
-from pvmincq_jax.voting.voters import GaussianVoters, OutputVoters, StumpVoters
+from pvmincq_jax.voting.families import JoinedVoters, read_votes
 
-__all__ = ["PVMinCq", "decision", "load_model", "predict", "save_model"]
+__all__ = ["PVMinCq", "decision", "predict"]
 
 # Numbers in the votes of one block of new points: 8 MB.
 _BLOCK = 1 << 20
-_FAMILIES = {kind.__name__: kind for kind in (GaussianVoters, StumpVoters, OutputVoters, ViewVoters, JoinedVoters)}
 
 
 @jax.tree_util.register_static
@@ -113,6 +108,7 @@ def decision(model: Any, x: Any) -> Any:
 
     Example:
       >>> from types import SimpleNamespace
+      >>> from pvmincq_jax.voting.voters import GaussianVoters
       >>> vote = SimpleNamespace(voters=GaussianVoters(np.array([[0.0], [1.0]]), 1.0), weights=np.array([0.5, -0.5]))
       >>> decision(vote, np.array([[0.0], [0.5]])).round(3)
       array([0.316, 0.   ])
@@ -172,6 +168,7 @@ def predict(model: Any, x: Any) -> Any:
 
     Example:
       >>> from types import SimpleNamespace
+      >>> from pvmincq_jax.voting.voters import GaussianVoters
       >>> vote = SimpleNamespace(voters=GaussianVoters(np.array([[0.0], [1.0]]), 1.0), weights=np.array([0.5, -0.5]))
       >>> predict(vote, np.array([[0.2], [0.5], [0.8]]))
       array([ 1.,  0., -1.])
@@ -180,116 +177,3 @@ def predict(model: Any, x: Any) -> Any:
     if np.ndim(values) == 2:
         return (jnp if is_traced(values) else np).argmax(values, axis=1)
     return jnp.sign(values) if is_traced(values) else np.sign(values)
-
-
-def _arrays(prefix: str, value: Any) -> dict[str, np.ndarray]:
-    """Named arrays of a family or of pairs, nested ones by longer names."""
-    kind = {f"{prefix}.kind": np.asarray(type(value).__name__)}
-    if hasattr(value, "votes") and type(value) not in _FAMILIES.values():
-        return kind
-    if not isinstance(value, tuple):
-        return {prefix: np.asarray(value)}
-    fields = getattr(value, "_fields", None)
-    named = {f"{prefix}.length": np.asarray(len(value))} if fields is None else kind
-    for name, part in zip(range(len(value)) if fields is None else fields, value):
-        named |= _arrays(f"{prefix}.{name}", part)
-    return named
-
-
-def _family(prefix: str, stored: Any) -> Any:
-    """The family that was stored under a name."""
-    name = str(stored[f"{prefix}.kind"])
-    if name not in _FAMILIES:
-        raise ValueError(f"{name} cannot be read from a file: pass the model's voters to load_model as voters=")
-    kind: Any = _FAMILIES[name]
-    if kind._fields == ("families",):
-        count = int(stored[f"{prefix}.families.length"])
-        return kind(tuple(_family(f"{prefix}.families.{v}", stored) for v in range(count)))
-    # Files of version 0.2.0 have fewer fields of stumps.
-    fields = [field for field in kind._fields if f"{prefix}.{field}" in stored]
-    return kind(**{field: stored[f"{prefix}.{field}"] for field in fields})
-
-
-def save_model(model: PVMinCq, path: str | os.PathLike) -> None:
-    """Writes a model to an ``.npz`` file, as plain arrays (not in the paper).
-
-    Voters that are functions, or families of your own, are not written: whoever loads the model passes them again. The
-    file is written under another name first, so that an older one is replaced by a whole one or not at all.
-
-    Args:
-      model: a `PVMinCq`, such as the ``model`` of a fit or the ``model_`` of a classifier.
-      path: where to; the name is taken as it is.
-
-    Returns: nothing.
-
-    Example:
-      >>> import os, tempfile
-      >>> import pvmincq_jax as pvm
-      >>> source = np.array([[0.0], [0.2], [1.0], [1.2]])
-      >>> model = pvm.pv_mincq(source, np.array([1, 1, -1, -1]), source + 0.1, radius=0.15, margin=0.5, gamma=5.0)
-      >>> with tempfile.TemporaryDirectory() as folder:
-      ...     save_model(model, os.path.join(folder, "vote.npz"))
-      ...     again = load_model(os.path.join(folder, "vote.npz"))
-      >>> np.array_equal(again.weights, model.weights)
-      True
-    """
-    if not isinstance(model, PVMinCq):
-        raise ValueError(
-            f"model must be a PVMinCq; it is of type {type(model).__name__}. A fit has one as .model, a classifier as "
-            ".model_, and model_at takes one from a grid"
-        )
-    fields = model._asdict()
-    arrays: dict[str, Any] = {"none": np.array([name for name, value in fields.items() if value is None], str)}
-    for name, value in fields.items():
-        if value is not None:
-            arrays |= {name: np.asarray(value)} if isinstance(value, ClassNames) else _arrays(name, value)
-    part = f"{os.fsdecode(path)}.{uuid.uuid4().hex}"
-    try:
-        # Through a file of our own: given a name, NumPy would add ".npz" to it.
-        with open(part, "xb") as file:
-            np.savez(file, **arrays)
-        os.replace(part, path)
-    finally:
-        if os.path.exists(part):
-            os.remove(part)
-
-
-def load_model(path: str | os.PathLike, *, voters: Any = None) -> PVMinCq:
-    """Reads a model that `save_model` wrote; nothing in the file is executed (not in the paper).
-
-    Args:
-      path: where from.
-      voters: needed where they are functions, or a family of your own: ``model.voters`` itself, or a family of the same
-        class with the same points and parameters. Only the class is checked.
-
-    Returns: the same `PVMinCq`, to the bit.
-
-    Example:
-      >>> import tempfile
-      >>> import pvmincq_jax as pvm
-      >>> points, given = np.array([[-1.0], [1.0]]), [lambda x: np.tanh(x[:, 0])]
-      >>> model = pvm.pv_mincq(points, np.array([-1, 1]), points, radius=0.5, margin=0.5, voters=given)
-      >>> with tempfile.TemporaryDirectory() as folder:
-      ...     save_model(model, f"{folder}/vote.npz")
-      ...     load_model(f"{folder}/vote.npz", voters=model.voters).voters is model.voters
-      True
-    """
-    if not zipfile.is_zipfile(path) and os.path.exists(path):
-        raise ValueError(f"path {os.fspath(path)} is not a saved PVMinCq: it is no npz archive")
-    with np.load(path, allow_pickle=False) as stored:
-        # Files of version 0.2.0 have no list of what is None, and no names of classes.
-        absent = {*stored["none"].tolist()} if "none" in stored else {"classes"}
-        plain = [name for name in PVMinCq._fields if name not in {"voters", "pairs", *absent}]
-        wanted = [*plain, "voters.kind", *(f"pairs.{name}" for name in ExpectedMatching._fields)]
-        missing = [name for name in wanted if name not in stored]
-        if missing:
-            raise ValueError(f"path {os.fspath(path)} is not a saved PVMinCq: it lacks {', '.join(missing)}")
-        pairs = ExpectedMatching(*(stored[f"pairs.{name}"] for name in ExpectedMatching._fields))
-        kind = str(stored["voters.kind"])
-        if voters is not None and type(voters).__name__ != kind:
-            raise ValueError(f"voters must be a {kind}, as in the file; it is of type {type(voters).__name__}")
-        family = _family("voters", stored) if voters is None else voters
-        fields: Any = dict.fromkeys(absent) | {name: stored[name] for name in plain}
-        if fields["classes"] is not None:
-            fields["classes"] = ClassNames(fields["classes"].tolist())
-        return PVMinCq(voters=family, pairs=pairs, **fields)

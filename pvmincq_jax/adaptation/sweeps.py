@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from pvmincq_jax._fork import check_process
 from pvmincq_jax._threads import core_count, on_all_cores
 from pvmincq_jax._types import MarginUnit, Status, brief
 from pvmincq_jax.adaptation.grid import Figures, Problems, VoteBlocks, compile_ahead, solve_grid
@@ -24,8 +25,7 @@ from pvmincq_jax.voting.program import Solver
 
 __all__ = ["Sweep"]
 
-# Points that the shapes of programs are guessed from, before anything is matched.
-_FEW = 600
+_FEW = 600  # points that the shapes of programs are guessed from, before anything is matched
 
 
 class GridOptions(NamedTuple):
@@ -50,6 +50,7 @@ class GridOptions(NamedTuple):
     def compile_for(self, voters: Sequence[PlacedVoters], points: np.ndarray, problems: int) -> None:
         """Begins to compile what so many problems for each family will need, while matchings are drawn."""
         if self.mesh is None and self.unit == "fraction" and problems > 1:
+            check_process()
             blocks = [VoteBlocks(one.family, points[:_FEW]) for one in voters]
             compile_ahead(blocks, problems, self.margins, self.solver)
 

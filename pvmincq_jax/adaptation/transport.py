@@ -22,6 +22,7 @@ from scipy.spatial import cKDTree
 
 from pvmincq_jax._checks import check_count, check_labels, check_points, check_same_dimension, check_samples
 from pvmincq_jax._distances import squared_distances
+from pvmincq_jax._fork import check_process
 from pvmincq_jax._threads import on_all_cores
 from pvmincq_jax._types import Array, ArrayLike, common_dtype
 from pvmincq_jax.matching.graph import check_reach, space_graph
@@ -293,6 +294,7 @@ def move(transport: Transport, x: ArrayLike, *, neighbours: int = 5) -> Array:
       >>> print(move(transport, np.array([[0.0], [4.5], [9.0]]))[:, 0])
       [1.   5.25 9.5 ]
     """
+    check_process()
     check_points("x", x)
     check_same_dimension("x", x, "source", transport.source)
     source, shares = jnp.asarray(transport.source), jnp.asarray(transport.weights)

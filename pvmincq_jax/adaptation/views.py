@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from pvmincq_jax import _checks
+from pvmincq_jax._fork import check_process
 from pvmincq_jax._samples import check_folds, everybody_and_folds
 from pvmincq_jax._threads import Progress, progress_bar
 from pvmincq_jax._types import Array, ArrayLike, MarginUnit, common_dtype, takes_options_of
@@ -283,6 +284,7 @@ def view_margins(model: PVMinCq, views: Views) -> Array:
       >>> view_margins(model, [a, b]).shape
       (4, 2)
     """
+    check_process()
     families = model.voters.families
     check_views("views", views, len(families))
     # Every view has a kernel on each target point.

@@ -3,7 +3,8 @@
 A fit function is ``fit(source, source_labels, target, params, seed) -> model`` with ``decision(model, x) -> [m]``.
 Labels are -1 and +1; or numbers from 0 of more than two classes, and ``decision(model, x) -> [m, c]`` has a value for
 each.
-Folds are drawn from the points and the seed alone, so the scores do not depend on the order of the rows.
+Folds are drawn from the coordinates and the seed, so the scores do not depend on the order of the rows. Swapped,
+negated or rotated columns give other folds, as another seed does.
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from pvmincq_jax import _checks
+from pvmincq_jax._fork import check_process
 from pvmincq_jax._types import Array, ArrayLike, takes_arguments_of
 from pvmincq_jax.matching.selflabel import MatchedSpread
 from pvmincq_jax.voting.cbound import expectation, vote_margin
@@ -42,6 +43,7 @@ def eps_h(source_votes: ArrayLike, target_votes: ArrayLike, pair_weights: ArrayL
       >>> print(eps_h(np.array([[0.5, 1.0], [0.0, 0.0]]), np.array([[0.25, 0.5], [1.0, 0.0]]), np.array([1.0, 0.0])))
       0.5
     """
+    check_process()
     _checks.check_points("target_votes", target_votes)
     _checks.check_rows("source_votes", source_votes, target_votes)
     _checks.check_same_dimension("source_votes", source_votes, "target_votes", target_votes, "voters")
@@ -69,6 +71,7 @@ def gibbs_deviation_bound(eps_h: ArrayLike, weights: ArrayLike | None = None) ->
       >>> print(gibbs_deviation_bound(0.5), gibbs_deviation_bound(0.5, np.array([2.0, -1.0])))
       0.25 0.75
     """
+    check_process()
     _checks.check_not_negative("eps_h", eps_h)
     return jnp.asarray(eps_h) / 2 * (1 if weights is None else jnp.sum(_sizes(weights)))
 
@@ -114,6 +117,7 @@ def disagreement_deviation_terms(
       >>> print(terms.value, terms.sharp, terms.printed, terms.holds)
       8.0 8.0 6.0 False
     """
+    check_process()
     _checks.check_not_negative("eps_h", eps_h)
     _checks.check_points("target_votes", target_votes)
     size = expectation(jnp.abs(vote_margin(target_votes, weights)), sample_weights)
@@ -143,6 +147,7 @@ def disagreement_deviation_bound(terms: DisagreementDeviation) -> Array:
       >>> print(disagreement_deviation_bound(0.5, np.array([[-0.5], [0.0]]), np.array([1.0])))
       0.75
     """
+    check_process()
     return terms.value
 
 
@@ -181,6 +186,7 @@ def rbf_smoothness(gamma: ArrayLike, weights: ArrayLike | None = None) -> Smooth
       >>> print(f"{smooth.lipschitz:.4f} {smooth.curvature:.1f}")
       1.2131 4.0
     """
+    check_process()
     _checks.check_positive("gamma", gamma)
     if np.ndim(gamma) > 1:
         raise ValueError(f"gamma must be a scalar or have one entry per voter; its shape is {np.shape(gamma)}")
@@ -212,6 +218,7 @@ def moved_vote_bound(spread: MatchedSpread, smoothness: Smoothness) -> Array:
       >>> print(moved_vote_bound(spread, Smoothness(0.75, 1.0)))
       [0.5 0. ]
     """
+    check_process()
     lipschitz, curvature = (jnp.asarray(value) for value in smoothness)
     return jnp.minimum(_scaled(lipschitz, spread.mean_distance), _scaled(curvature / 2, spread.variance))
 
@@ -263,6 +270,7 @@ def moved_disagreement_bound(
       >>> print(moved_disagreement_bound(spread, np.array([[0.5], [0.5]]), np.array([1.0]), Smoothness(1.0, 1.0)))
       0.75
     """
+    check_process()
     margin = vote_margin(moved_votes, weights)
     _checks.check_length("moved_votes", margin, spread.weights.shape[0], "source point")
     spent = _scaled(jnp.asarray(smoothness.lipschitz) ** 2, spread.variance)

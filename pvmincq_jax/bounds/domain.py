@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from pvmincq_jax._checks import check_labels, check_rank, check_same_dimension, check_sample_weights
+from pvmincq_jax._fork import check_process
 from pvmincq_jax._types import Array, ArrayLike
 from pvmincq_jax.voting.cbound import c_bound, domain_disagreement, expectation, expected_disagreement, gibbs_risk
 
@@ -129,6 +130,7 @@ def self_label_gap(
       >>> print(self_label_gap(-labels, labels), self_label_gap(-labels, labels, as_printed=True))
       1.0 0.0
     """
+    check_process()
     check_labels("labels", labels, np.size(labels), soft=True)
     check_labels("self_labels", self_labels, np.size(labels), soft=True, sample_weights=sample_weights)
     difference = (jnp.asarray(labels) - jnp.asarray(self_labels)) / 2

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from pvmincq_jax._checks import check_finite, is_traced
+from pvmincq_jax._fork import check_process
 from pvmincq_jax._types import Array, ArrayLike
 
 __all__ = ["binary_kl", "kl_inverse_lower", "kl_inverse_upper", "pac_bayes_xi"]
@@ -24,6 +25,7 @@ def floats(*values: ArrayLike) -> tuple[Array, ...]:
 
 def within(low: float, high: float, *, open_ends: bool = False, **values: ArrayLike) -> Array:
     """Whether traced values lie in [low, high], or in (low, high), elementwise; a ValueError for others that do not."""
+    check_process()
     inside: Any = True
     for name, value in values.items():
         check_finite(name, value)

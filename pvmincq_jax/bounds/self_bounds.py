@@ -21,6 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from pvmincq_jax import _checks
+from pvmincq_jax._fork import check_process
 from pvmincq_jax._types import Array, ArrayLike, takes_options_of
 from pvmincq_jax.bounds import pac_bayes
 from pvmincq_jax.bounds.kl import binary_kl, floats, known, within
@@ -88,6 +89,7 @@ class _Votes(NamedTuple):
 
 
 def _read(votes: ArrayLike, labels: ArrayLike, delta: ArrayLike, unlabelled: ArrayLike | None = None) -> _Votes:
+    check_process()
     _checks.check_points("votes", votes)
     _checks.check_labels("labels", labels, np.shape(votes)[0], soft=True)
     within(-1, 1, votes=votes)
@@ -231,6 +233,7 @@ def target_bound(
       >>> print(f"{fitted.history[0]:.3f} {fitted.bound:.3f}")
       0.851 0.472
     """
+    check_process()
     _checks.check_points("votes", votes)
     _checks.check_labels("self_labels", self_labels, np.shape(votes)[0], soft=True)
     inside = within(0, 1, label_gap=label_gap)
@@ -327,6 +330,7 @@ def quasi_uniform_kl(weights: ArrayLike) -> Array:
       >>> print(f"{quasi_uniform_kl(np.array([0.5, -0.5])):.4f} {quasi_uniform_kl(np.array([0.0, 0.0])):.4f}")
       0.6931 0.0000
     """
+    check_process()
     _checks.check_rank("weights", weights, 1)
     n = np.shape(weights)[0]
     # A solver may leave the box by rounding.

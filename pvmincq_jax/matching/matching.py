@@ -1,7 +1,9 @@
 """The perturbed variation of Algorithm 2, and random maximum matchings of the radius graph of two samples.
 
-Host code, outside `jit`. The matchings depend on the points and the seed, never on the order of the rows: rows that
-come sorted by class would otherwise let a matching read the target's labels off the row numbers.
+Host code, outside `jit`. The matchings depend on the coordinates and the seed, never on the order of the rows: rows
+that come sorted by class would otherwise let a matching read the target's labels off the row numbers. Points are
+numbered in the order of their coordinates, so that swapped, negated or rotated columns give other draws, as another
+seed does.
 
 How a matching is drawn. SciPy's Hopcroft and Karp finds a maximum matching of the graph, whose vertices are numbered at
 random; on graphs like long chains, where it may try every path, SciPy's maximum flow takes its place. A graph of many

@@ -15,6 +15,7 @@ from scipy.sparse import csr_array
 
 from pvmincq_jax._checks import check_count, check_labels, check_not_negative, check_points, read_samples
 from pvmincq_jax._distances import root, squared_distances
+from pvmincq_jax._fork import check_process
 from pvmincq_jax._samples import canonical_order
 from pvmincq_jax._types import Array, ArrayLike
 from pvmincq_jax.matching.curve import PV_LEVELS, grid_radii, level_radii
@@ -198,6 +199,7 @@ def matched_spread(target: ArrayLike, plan: ArrayLike) -> MatchedSpread:
       >>> print(spread.moved[:, 0], spread.variance)
       [1. 5.] [1. 0.]
     """
+    check_process()
     check_points("target", target)
     check_points("plan", plan)
     check_not_negative("plan", plan)

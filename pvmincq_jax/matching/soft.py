@@ -22,6 +22,7 @@ import numpy as np
 
 from pvmincq_jax._checks import check_count, check_not_negative, check_points, check_positive, check_rank, check_samples
 from pvmincq_jax._distances import root, squared_distances
+from pvmincq_jax._fork import check_process
 from pvmincq_jax._types import Array, ArrayLike
 from pvmincq_jax.matching.selflabel import MatchedSpread, matched_spread
 
@@ -120,6 +121,7 @@ def soft_matching(
       [[0.993 0.   ]
        [0.    0.993]]
     """
+    check_process()
     check_samples(source, target)
     check_positive("radius", radius)
     check_positive("temperature", temperature)
@@ -176,6 +178,7 @@ def soft_eps_h(source_votes: ArrayLike, target_votes: ArrayLike, pair_weights: A
       >>> print(soft_eps_h(np.array([[0.5, 1.0]]), np.array([[0.5, 0.0], [9.0, 9.0]]), np.array([[1.0, 0.0]])).round(3))
       0.707
     """
+    check_process()
     for name, value in (("source_votes", source_votes), ("target_votes", target_votes), ("pair_weights", pair_weights)):
         check_rank(name, value, 2)
     if np.shape(pair_weights) != (np.shape(source_votes)[0], np.shape(target_votes)[0]):
@@ -217,6 +220,7 @@ def radius_affinity(source: ArrayLike, target: ArrayLike, radius: ArrayLike, sof
       >>> print(radius_affinity(np.array([[0.0]]), np.array([[1.0], [2.0]]), 1.5))
       [[1. 0.]]
     """
+    check_process()
     check_samples(source, target)
     check_positive("radius", radius)
     check_not_negative("softness", softness)
@@ -249,6 +253,7 @@ def sinkhorn_matching(affinity: ArrayLike, pairs: ArrayLike, *, iterations: int 
        [0.38 0.24 0.38]
        [0.   0.38 0.62]]
     """
+    check_process()
     check_points("affinity", affinity)
     check_not_negative("affinity", affinity)
     check_positive("pairs", pairs)
@@ -304,6 +309,7 @@ def sinkhorn_transport(
       >>> print(transport.spread.moved[:, 0].round(3))
       [1.  9.5]
     """
+    check_process()
     affinity = radius_affinity(source, target, radius, softness)
     matching = sinkhorn_matching(affinity, min(affinity.shape), iterations=iterations)
     return SinkhornTransport(matched_spread(target, matching.plan), matching)

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from pvmincq_jax._checks import check_finite, check_labels, check_length, check_rank, check_sample_weights
+from pvmincq_jax._fork import check_process
 from pvmincq_jax._types import Array, ArrayLike
 
 __all__ = [
@@ -40,6 +41,7 @@ def vote_margin(votes: ArrayLike, weights: ArrayLike) -> Array:
       >>> print(vote_margin(np.array([[1.0, 0.5], [-0.5, 0.0]]), np.array([0.5, 0.5])))
       [ 0.75 -0.25]
     """
+    check_process()
     check_rank("votes", votes, 2)
     check_finite("votes", votes)
     check_length("weights", weights, np.shape(votes)[1], "voter")
@@ -48,6 +50,7 @@ def vote_margin(votes: ArrayLike, weights: ArrayLike) -> Array:
 
 def expectation(values: Array, sample_weights: Weights) -> Array:
     """The mean of ``values`` ``[m]`` under the sample weights."""
+    check_process()
     if sample_weights is None:
         return jnp.mean(values)
     check_sample_weights("sample_weights", sample_weights, values.shape[0])

@@ -22,6 +22,7 @@ import numpy as np
 from scipy.linalg.lapack import dpstrf
 
 from pvmincq_jax._checks import check_count, check_points, check_positive, check_sample_weights, is_traced
+from pvmincq_jax._fork import check_process
 from pvmincq_jax._types import Array, ArrayLike
 
 __all__ = ["VoteFactor", "vote_factor"]
@@ -215,6 +216,7 @@ def vote_factor(
       >>> factor.left.shape, factor.right.shape
       ((3, 2), (2, 2))
     """
+    check_process()
     if not is_traced(votes, sample_weights):
         # On the host, inside jit too: there any operation of JAX, even on a concrete array, is traced.
         votes = np.asarray(votes) if isinstance(votes, jax.Array) else votes

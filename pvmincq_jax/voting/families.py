@@ -4,6 +4,7 @@ A new family is one class, see `Voters`: nothing else in the package knows its n
 `voters`, beside the functions that they are.
 """
 
+import contextlib
 import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
@@ -12,9 +13,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pvmincq_jax._checks import check_finite, check_list, check_numbers, check_points, is_traced
+from pvmincq_jax._checks import check_finite, check_list, check_numbers, check_points, is_traced, on_device
 from pvmincq_jax._types import ArrayLike, common_dtype, precision
-from pvmincq_jax.voting.voters import GaussianVoters, StumpVoters
+from pvmincq_jax.voting.voters import GaussianVoters, OutputVoters, StumpVoters
 
 __all__ = ["FunctionVoters", "ViewVoters", "Voters"]
 
@@ -153,7 +154,7 @@ def read_votes(family: Any, x: Any, dtype: np.dtype | None = None) -> np.ndarray
     """
     samples = x if isinstance(x, list | tuple) else [x]
     dtype = common_dtype(*samples) if dtype is None else dtype
-    with precision(dtype):
+    with contextlib.nullcontext() if _is_numpy(family) else precision(dtype):
         votes = np.asarray(family.votes(x))
     count = np.shape(samples[0])[0]
     if votes.ndim != 2 or len(votes) != count or not votes.shape[1]:
@@ -169,6 +170,13 @@ def read_votes(family: Any, x: Any, dtype: np.dtype | None = None) -> np.ndarray
             "Squash them (tanh, 2 p - 1)"
         )
     return votes.astype(dtype, copy=False)
+
+
+def _is_numpy(family: Any) -> bool:
+    """Whether a family computes in NumPy alone, in the precision of its points."""
+    if isinstance(family, ViewVoters | JoinedVoters):
+        return all(map(_is_numpy, family.families))
+    return isinstance(family, GaussianVoters | StumpVoters | OutputVoters) and not on_device(family)
 
 
 def _bound(family: Any) -> float:

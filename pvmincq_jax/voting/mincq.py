@@ -27,6 +27,7 @@ import numpy as np
 
 from pvmincq_jax import _checks
 from pvmincq_jax._checks import is_traced
+from pvmincq_jax._fork import check_process
 from pvmincq_jax._types import Array, ArrayLike, Status
 from pvmincq_jax.voting.factor import VoteFactor, constant, floating_dtype, is_compiling, leading_rank, vote_factor
 from pvmincq_jax.voting.interior_point import Steps
@@ -68,6 +69,7 @@ def _check(
     votes: ArrayLike, labels: ArrayLike, sample_weights: ArrayLike | None, voter_mask: ArrayLike | None
 ) -> tuple[Array, ...]:
     """Raises on what can be seen before tracing; returns votes and labels in one floating dtype."""
+    check_process()
     _checks.check_points("votes", votes)
     count, voters = np.shape(votes)
     _checks.check_labels("labels", labels, count, soft=True, sample_weights=sample_weights)

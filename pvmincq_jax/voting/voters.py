@@ -12,6 +12,7 @@ import numpy as np
 
 from pvmincq_jax import _checks
 from pvmincq_jax._distances import squared_distances
+from pvmincq_jax._fork import check_process
 from pvmincq_jax._samples import canonical_order
 from pvmincq_jax._types import Array, ArrayLike
 
@@ -47,6 +48,7 @@ def rbf_votes(x: ArrayLike, centers: ArrayLike, gamma: ArrayLike) -> Array:
       [[1.   ]
        [0.135]]
     """
+    check_process()
     _checks.check_points("x", x)
     _checks.check_points("centers", centers)
     _checks.check_positive("gamma", gamma)
@@ -165,6 +167,7 @@ def stump_votes(x: ArrayLike, features: ArrayLike, thresholds: ArrayLike) -> Arr
       [[-1.  1.]
        [ 1. -1.]]
     """
+    check_process()
     _checks.check_points("x", x)
     _checks.check_rank("features", features, 1)
     _checks.check_length("thresholds", thresholds, np.shape(features)[0], "entry of features")
@@ -265,6 +268,7 @@ def classifier_votes(outputs: ArrayLike, bound: float = 1.0) -> Array:
       [[ 1.   -0.5 ]
        [-1.    0.25]]
     """
+    check_process()
     votes = jnp.asarray(OutputVoters(bound).votes(outputs))
     return votes if jnp.issubdtype(votes.dtype, jnp.floating) else votes.astype(jnp.result_type(float))
 

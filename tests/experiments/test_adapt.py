@@ -89,6 +89,29 @@ def test_missing_labels_and_scales(tmp_path):
     ]
 
 
+def test_a_wide_table_is_read_column_by_column(tmp_path):
+    """Each name is looked up once: names that count their comparisons."""
+    compared = 0
+
+    class Name(str):
+        def __eq__(self, other):
+            nonlocal compared
+            compared += 1
+            return str.__eq__(self, other)
+
+        __hash__ = str.__hash__
+
+    names = [f"c{k}" for k in range(500)]
+    values = np.random.default_rng(0).normal(size=(4, 500))
+    rows = [[*row, "uv"[k % 2]] for k, row in enumerate(values)]
+    tables = [adapt.read_table(write_csv(tmp_path / name, [*names, "y"], rows)) for name in ("a.csv", "b.csv")]
+    named = [table._replace(names={Name(name): place for name, place in table.names.items()}) for table in tables]
+    data = adapt.prepare(*named, "y")
+    assert data.features == names
+    np.testing.assert_allclose(data.source * data.deviation + data.mean, values)
+    assert compared < 20 * len(names)
+
+
 def test_agreement_counts_votes_near_the_best():
     class Model:
         classes_ = np.array(["a", "b"])
@@ -116,6 +139,16 @@ def test_three_classes_of_one_feature(tmp_path):
     assert np.mean([float(row["agreement"]) for row in rows]) > 0.9
     # The target has no labels here.
     assert "Accuracy" not in (tmp_path / "new" / "adapt.md").read_text()
+
+
+def test_names_with_dollar_signs_are_drawn_as_they_are_written(tmp_path):
+    rng = np.random.default_rng(3)
+    names = np.repeat(["$x^$", "under $100"], 8)
+    x = np.repeat([-5.0, 5.0], 8)
+    source = write_csv(tmp_path / "a.csv", ["$", "y"], zip(rng.normal(x, 0.5), names))
+    target = write_csv(tmp_path / "b.csv", ["$"], [[value] for value in rng.normal(x, 0.5)])
+    adapt.main(["--source", str(source), "--label", "y", "--target", str(target), "--out", str(tmp_path / "new")])
+    assert (tmp_path / "new" / "adapt.pdf").stat().st_size > 0
 
 
 @pytest.mark.parametrize(

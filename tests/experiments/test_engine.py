@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import stat
 import subprocess
 import sys
 import threading
@@ -13,7 +14,7 @@ from pathlib import Path
 import dask
 import pytest
 
-from experiments.run.engine import ONE_THREAD, Order, next_cell, run_cells
+from experiments.run.engine import ONE_THREAD, Order, _open_own, available_cores, next_cell, run_cells
 
 WORK = "tests.experiments.tiny:act"
 ROOT = Path(__file__).parents[2]
@@ -67,6 +68,34 @@ def test_processes_on_one_core_each(tmp_path):
         assert result["threads"] == ["1", "1"]
         assert result["cores"] == 1
         assert result["process"] != os.getpid()
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="no cores to keep to")
+def test_locks_of_cores_are_files_of_this_user(tmp_path, monkeypatch):
+    """In a folder that all users share, a link leads nowhere, and pipes and files of others are left alone."""
+    cells = [("plain", number) for number in range(2)]
+    first, *others = available_cores()
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    name, victim = tmp_path / f"pvmincq-jax-{os.getuid()}-core-{first}", tmp_path / "victim"
+    name.symlink_to(victim)
+    for core in others:
+        os.mkfifo(tmp_path / f"pvmincq-jax-{os.getuid()}-core-{core}")
+    (tmp_path / "work").mkdir()
+    found = outcomes(tmp_path / "work", cells, jobs=1)
+    assert [found[cell].result["square"] for cell in cells] == [0, 1]
+    assert not victim.exists()
+    name.unlink()
+    found = outcomes(tmp_path / "work", [("plain", 3)], jobs=1)
+    assert found["plain", 3].result["cores"] == 1
+    assert stat.S_IMODE(name.stat().st_mode) == 0o600
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only the superuser makes files of others")
+def test_a_file_of_another_user_is_not_opened(tmp_path):
+    _open_own(tmp_path / "own").close()
+    (tmp_path / "other").touch()
+    os.chown(tmp_path / "other", 65534, 65534)
+    assert _open_own(tmp_path / "other") is None
 
 
 def test_a_cell_that_always_kills_its_worker_fails_alone(tmp_path):

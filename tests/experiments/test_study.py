@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from experiments.run import results
-from experiments.run.results import open_results
+from experiments.run.results import Lines, open_results
 from experiments.run.study import Study, run_study
 from tests.experiments.test_engine import until
 
@@ -20,7 +20,8 @@ CELLS = [("plain", 2), ("plain", 3)]
 
 def study(folder, cells=CELLS, **settings):
     shared = {"factor": 10, "folder": str(folder), **settings}
-    return Study("tests.experiments.tiny:compute", ("deed", "number"), shared, cells, lambda one: f"{one['figure']}")
+    fields = ("deed", "number")
+    return Study("tests.experiments.tiny:compute", fields, shared, cells, lambda one: f"{one['figure']:.0f}")
 
 
 def run(folder, *more, jobs=0, **settings):
@@ -120,15 +121,60 @@ def test_other_settings_versions_and_damage_are_refused(tmp_path, capsys):
     path.write_text("not a cell\n" + json.dumps(good) + "\n")
     assert "line 1, is not a finished cell" in refused(capsys, tmp_path)
     path.write_text(whole)
-    with open_results(path, ("deed", "number"), lambda cell: study(tmp_path).settings) as opened:
+    with open_results(path, Lines(("deed", "number")), lambda cell: study(tmp_path).settings) as opened:
         assert list(opened.records) == CELLS
         assert "another run" in refused(capsys, tmp_path)
     (tmp_path / "file").touch()
     assert "--out" in refused(capsys, tmp_path / "file")
 
 
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"accuracy": 250}, "its accuracy is 250, and must be from 0 to 100"),
+        ({"accuracy": float("nan")}, "its accuracy is nan"),
+        ({"accuracy": [50, "60"]}, "its accuracy is '60'"),
+        ({"more": {"accuracy": {"one": -1}}}, "its one is -1"),
+        ({"figure": None}, "its figures cannot be read"),
+        ({"seconds": "soon"}, "its seconds is 'soon'"),
+        ({"seconds": -1.0}, "its seconds is -1.0"),
+        ({"seconds": ...}, "it has no seconds"),
+        ({"figure": ...}, "its figures cannot be read"),
+        ({"versions": [1]}, "its versions is [1]"),
+        ({"settings": None}, "its settings is None"),
+        ({"number": [2]}, "its number is [2]"),
+        ({"number": ...}, "it has no number"),
+        ([], "it is no object"),
+        (7, "it is no object"),
+        ("[" * 100_000, "it is no JSON"),
+        ("{'deed': 1}", "it is no JSON"),
+        ("\xff", "it is no JSON"),
+        ("", "it is no JSON"),
+    ],
+)
+def test_lines_that_were_changed_by_hand_are_named(tmp_path, capsys, change, message):
+    cells = [*CELLS, ("plain", 4)]
+    run(tmp_path, cells)
+    capsys.readouterr()
+    path, whole = tmp_path / "results.jsonl", lines(tmp_path)
+    for number in (1, 3):  # the last one too, as long as it ends like a line
+        if isinstance(change, dict):
+            changed = {name: value for name, value in (whole[number - 1] | change).items() if value is not ...}
+            changed = json.dumps(changed)
+        else:
+            changed = change if isinstance(change, str) else json.dumps(change)
+        texts = [json.dumps(line) for line in whole]
+        texts[number - 1] = changed
+        path.write_text("\n".join(texts) + "\n", encoding="latin-1")
+        before = path.read_bytes()
+        said = refused(capsys, tmp_path, cells)
+        assert f"{path}, line {number}, is not a finished cell: {message}" in said
+        assert len(said.splitlines()) == 1
+        assert path.read_bytes() == before
+
+
 def test_a_worker_of_other_versions_is_refused(tmp_path, capsys):
-    with open_results(tmp_path / "results.jsonl", ("deed", "number"), lambda cell: {}) as opened:
+    with open_results(tmp_path / "results.jsonl", Lines(("deed", "number")), lambda cell: {}) as opened:
         with pytest.raises(ValueError, match=r"worker is not like this process: jax is 0\.1 there"):
             opened.append(("plain", 2), {"figure": 1.0, "versions": {**results.library_versions(), "jax": "0.1"}})
         assert opened.records == {}
