@@ -41,7 +41,7 @@ def pv_curve(source: Points, target: Points, *, metric: Metric = "euclidean") ->
     One matching grows: unmatched points of the smaller sample keep a forest of alternating paths, and the
     shortest edge that leaves the forest either extends it or completes a path, which is a step of PV at that length.
 
-    Holds the pairs up to the last radius in memory, about 30 bytes for each, and two bits for every pair.
+    Holds the pairs up to about the last radius in memory, 60 bytes for each, and two bits for every pair.
 
     Args:
       source, target: ``[m_s, d]`` and ``[m_t, d]``.

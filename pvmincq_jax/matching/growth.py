@@ -28,7 +28,7 @@ __all__ = ["SMALLEST_RADIUS", "radii_of_all_pairs", "radii_of_pairs"]
 # Radii are above 0. Points that coincide are matched at the smallest one that keeps its digits when scaled.
 SMALLEST_RADIUS = float(np.finfo(float).tiny)
 _LARGEST = float(np.finfo(float).max)
-# Edges for each column in the first stride; each further stride has twice as many.
+# Edges for each column in the first part of a graph; each further part has twice as many.
 _FIRST = 64
 # So few edges are put to use one by one.
 _FEW = 128
@@ -40,7 +40,7 @@ _EDGES = 1 << 22
 _PART = 256
 # Words that are looked at together: 8 MB.
 _WORDS = 1 << 20
-# Pairs for each edge from which on bits are set one by one.
+# With fewer edges than one in so many pairs, bits are set one by one.
 _SPARSE = 64
 
 

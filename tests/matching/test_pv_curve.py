@@ -166,7 +166,7 @@ def _minimum(x, y):
 @pytest.mark.parametrize("size", [320, pytest.param(700, marks=pytest.mark.long)])
 @pytest.mark.parametrize("kind", ["moons", "one law", "far outliers", "grid", "many features", "unequal"])
 def test_radii_of_larger_samples(kind, size):
-    """Of so many points that strides are long, and at 700 that the first graph holds a part of the pairs."""
+    """Of so many points that strides are long; at 700 the first graph is one that a part of the samples suggests."""
     rng = np.random.default_rng(8)
     shape, last = (size, 2), size // 50
     source, target = {
