@@ -11,8 +11,8 @@ from scipy.sparse.csgraph import maximum_flow
 
 import pvmincq_jax as pvm
 from pvmincq_jax.datasets import draw_moons
-from pvmincq_jax.matching import curve as curve_module
-from pvmincq_jax.matching.curve import radii_of_pairs
+from pvmincq_jax.matching import growth
+from pvmincq_jax.matching.growth import radii_of_all_pairs, radii_of_pairs
 from pvmincq_jax.matching.space import make_space
 
 
@@ -149,10 +149,12 @@ def test_radii_by_a_matching_at_every_distance(size, seed, sizes, grid, metric, 
     expected = _by_all_lengths(space.block(0, sizes[0]))
     every = np.arange(min(sizes)) + 1
     needed = np.array(sorted(data.draw(st.sets(st.sampled_from(every.tolist()), min_size=1))))
-    # Graphs that are far too small at first lead to the same radii.
+    # Guesses from two points, graphs that are far too small at first, and many strides lead to the same radii.
     with pytest.MonkeyPatch.context() as patch:
         if size == "tiny":
-            patch.setattr(curve_module, "_EDGES", 1)
+            for name, value in {"_PART": 2, "_EDGES": 1, "_FIRST": 1, "_FEW": 2}.items():
+                patch.setattr(growth, name, value)
+        np.testing.assert_array_equal(radii_of_all_pairs(space), expected)
         np.testing.assert_array_equal(radii_of_pairs(space, every), expected)
         np.testing.assert_array_equal(radii_of_pairs(space, needed), expected[needed - 1])
 
@@ -164,8 +166,7 @@ def _minimum(x, y):
 @pytest.mark.parametrize("size", [320, pytest.param(700, marks=pytest.mark.long)])
 @pytest.mark.parametrize("kind", ["moons", "one law", "far outliers", "grid", "many features", "unequal"])
 def test_radii_of_larger_samples(kind, size):
-    """Of so many points that the first graphs are too small."""
-    assert size > curve_module._EDGES
+    """Of so many points that strides are long; at 700 the first graph is one that a part of the samples suggests."""
     rng = np.random.default_rng(8)
     shape, last = (size, 2), size // 50
     source, target = {
