@@ -49,11 +49,10 @@ import jax  # noqa: E402
 import numpy as np  # noqa: E402
 import pytest  # noqa: E402
 
-from pvmincq_jax.adaptation import grid  # noqa: E402
-from pvmincq_jax.voting import voters  # noqa: E402
+from pvmincq_jax.voting import batch, voters  # noqa: E402
 
 jax.config.update("jax_enable_x64", True)
-grid._SHORT = float("inf")  # All programs of grids are compiled fast; their options would go before XLA_FLAGS.
+batch._OPTIONS = {}  # They would go before XLA_FLAGS.
 
 
 @pytest.fixture(scope="module")

@@ -131,8 +131,6 @@ def sweep(
     weights = read_weights("source_weights", source_weights, len(source))
     placed = place_voters(families.families, source, target, centers, most_voters, seed)
     learns = everybody_and_folds(source, kinds, count, seed)
-    # XLA compiles beside the search for radii and the matchings.
-    options.compile_for(placed, target, len(learns) * np.size(radii))
     lengths = grid_radii(source, target, radii, radius_unit, metric)
     # Algorithm 3: match, carry the labels over, and learn on the self-labelled target.
     graph = check_reach(space_graph(make_space(source, target, metric, ties=kinds), float(lengths.max())))

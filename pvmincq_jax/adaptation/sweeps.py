@@ -15,7 +15,7 @@ import numpy as np
 from pvmincq_jax._fork import check_process
 from pvmincq_jax._threads import core_count, on_all_cores
 from pvmincq_jax._types import MarginUnit, Status, brief
-from pvmincq_jax.adaptation.grid import Figures, Problems, VoteBlocks, compile_ahead, solve_grid
+from pvmincq_jax.adaptation.grid import Figures, Problems, VoteBlocks, solve_grid
 from pvmincq_jax.adaptation.transport import Transport
 from pvmincq_jax.matching.selflabel import SelfLabels
 from pvmincq_jax.voting.cbound import vote_loss
@@ -24,8 +24,6 @@ from pvmincq_jax.voting.mincq import ahead, balance_classes, mean_weights
 from pvmincq_jax.voting.program import Solver
 
 __all__ = ["Sweep"]
-
-_FEW = 600  # points that the shapes of programs are guessed from, before anything is matched
 
 
 class GridOptions(NamedTuple):
@@ -46,13 +44,6 @@ class GridOptions(NamedTuple):
     solver: Solver = "interior_point"
     mesh: jax.sharding.Mesh | None = None
     advance: Callable[[int], None] = lambda steps: None
-
-    def compile_for(self, voters: Sequence[PlacedVoters], points: np.ndarray, problems: int) -> None:
-        """Begins to compile what so many problems for each family will need, while matchings are drawn."""
-        if self.mesh is None and self.unit == "fraction" and problems > 1:
-            check_process()
-            blocks = [VoteBlocks(one.family, points[:_FEW]) for one in voters]
-            compile_ahead(blocks, problems, self.margins, self.solver)
 
 
 class Sweep(NamedTuple):

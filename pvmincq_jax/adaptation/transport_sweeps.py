@@ -217,9 +217,6 @@ def transport_sweep(
         return place_on_moved(families.families, source, moved, matched, most_voters, seed)
 
     if identity_weights is None:
-        # XLA compiles beside the search for radii and the matchings, as if nobody moved.
-        many = 2 * len(TRANSPORT_LEVELS + REACHES) if radii is None else np.size(radii)
-        options.compile_for(place(identity_transport(source)), source, many)
         maps = MapOptions(radii, radius_unit, include_identity, match_moments, equal_sizes, shares, draws, seed, metric)
         makers = list(plan_maps(source, kinds, target, maps))
     else:

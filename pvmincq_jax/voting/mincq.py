@@ -30,10 +30,9 @@ from pvmincq_jax._checks import is_traced
 from pvmincq_jax._fork import check_process
 from pvmincq_jax._types import Array, ArrayLike, Status
 from pvmincq_jax.voting.factor import VoteFactor, constant, floating_dtype, is_compiling, leading_rank, vote_factor
-from pvmincq_jax.voting.interior_point import Steps
+from pvmincq_jax.voting.batch import Settings, solve_samples
 from pvmincq_jax.voting.program import (
     ROUNDING,
-    SMALL_MARGIN,
     MinCqSolution,
     Solver,
     prepare,
@@ -61,8 +60,9 @@ def max_margin(
       0.75
     """
     votes, labels = _check(votes, labels, sample_weights, voter_mask)
-    margins = jnp.abs(voter_margins(votes, labels, normalised(sample_weights, votes.shape[0], votes.dtype)))
-    return jnp.mean(margins, where=None if voter_mask is None else jnp.asarray(voter_mask, bool))
+    xp: Any = jnp if is_traced(votes, labels, sample_weights, voter_mask) else np
+    margins = xp.abs(voter_margins(votes, labels, normalised(sample_weights, votes.shape[0], votes.dtype, xp)))
+    return jnp.asarray(xp.mean(margins, where=True if voter_mask is None else xp.asarray(voter_mask, bool)))
 
 
 def _check(
@@ -147,50 +147,114 @@ def mincq(
     _checks.check_finite("margin", margin)
     if solver not in get_args(Solver):
         raise ValueError(f"solver must be 'interior_point' or 'jaxopt'; it is {solver!r}")
-    largest = 0.0
-    if not is_traced(votes, labels, margin, sample_weights, voter_mask):
-        with jax.ensure_compile_time_eval():
-            largest = float(max_margin(votes, labels, sample_weights=sample_weights, voter_mask=voter_mask))
-        if not 0 < float(margin) <= largest * (1 + ROUNDING * float(jnp.finfo(votes.dtype).eps)):
-            raise ValueError(
-                f"margin must be in (0, mu_max], with mu_max = {largest:.6g} here; it is {float(margin):g}"
-            )
+    _check_factor(factor, rank, *votes.shape)
+    shares = normalised(sample_weights, votes.shape[0], votes.dtype, jnp if is_traced(sample_weights) else np)
+    mask: Any = np.ones(votes.shape[1], bool) if voter_mask is None else voter_mask
+    mask = mask if is_traced(mask) else np.asarray(mask, bool)
+    if is_traced(votes, labels, margin, shares, mask):
+        return _learn_in_jax(votes, labels, margin, shares, mask, solver, factor, rank)
+    if _is_bad(votes, labels, float(margin), shares, mask):
+        return _nothing(votes.shape[1], votes.dtype)
+    _check_margin(votes, labels, float(margin), shares, mask)
+    if factor is not None or is_compiling():
+        return _learn_in_jax(votes, labels, margin, shares, mask, solver, factor, rank)
+    return _learn_on_host(votes, labels, float(margin), shares, mask, solver)
+
+
+def _is_bad(votes: np.ndarray, labels: np.ndarray, margin: float, shares: np.ndarray, mask: np.ndarray) -> bool:
+    """Whether concrete input is what `Status.BAD_INPUT` stands for: JAX arrays may hold anything."""
+    with np.errstate(over="ignore"):
+        finite = np.isfinite(np.sum(np.abs(votes))) and np.isfinite(margin)
+    return not (finite and np.max(np.abs(labels)) <= 1 and np.min(shares) >= 0 and np.any(mask))
+
+
+def _check_margin(votes: np.ndarray, labels: np.ndarray, margin: float, shares: np.ndarray, mask: np.ndarray) -> None:
+    largest = float(np.mean(np.abs(voter_margins(votes, labels, shares)), where=mask))
+    if not 0 < margin <= largest * (1 + ROUNDING * float(np.finfo(votes.dtype).eps)):
+        raise ValueError(f"margin must be in (0, mu_max], with mu_max = {largest:.6g} here; it is {margin:g}")
+
+
+def _check_factor(factor: VoteFactor | None, rank: int | None, points: int, voters: int) -> None:
+    """A factor of votes ``[points, voters]``, or a rank for one, or neither."""
     if factor is None:
-        active = votes
-        if voter_mask is not None and not is_traced(voter_mask):
-            active = (jnp if is_traced(votes) else np).where(np.asarray(voter_mask, bool), votes, 0.0)
-        factor = vote_factor(active, sample_weights=None if is_traced(sample_weights) else sample_weights, rank=rank)
-    elif rank is not None:
+        return
+    if rank is not None:
         raise ValueError(f"rank is of a factor to be computed, and one is given; it is {rank}")
-    elif factor.left.shape[0] != votes.shape[0] or factor.right.shape[1] != votes.shape[1]:
+    if factor.left.shape[0] != points or factor.right.shape[1] != voters:
         raise ValueError(
             f"factor is of other votes: it is for {factor.left.shape[0]} points and {factor.right.shape[1]} voters, "
-            f"and the votes are {votes.shape[0]} x {votes.shape[1]}"
+            f"and the votes are {points} x {voters}"
         )
-    traced = is_traced(votes, labels, sample_weights, voter_mask, factor)
-    xp: Any = jnp if traced else np
-    shares = normalised(sample_weights, votes.shape[0], votes.dtype, xp)
-    mask = xp.ones(votes.shape[1], bool) if voter_mask is None else xp.asarray(voter_mask, bool)
-    # Before the factor is handed to JAX: inside jit its numbers are then unknown.
-    turn, lead = voter_mask is not None, leading_rank(factor)
+
+
+def _learn_in_jax(
+    votes: Array,
+    labels: Array,
+    margin: ArrayLike,
+    shares: Array,
+    mask: Array,
+    solver: Solver,
+    factor: VoteFactor | None,
+    rank: int | None,
+) -> MinCqSolution:
+    """`mincq` as a function of JAX, of which any part may be traced.
+
+    Concrete parts are prepared on the host. Inside jit only the program itself is then compiled.
+    """
+    traced = is_traced(votes, labels, shares, mask, factor)
+    if factor is None:
+        xp: Any = jnp if is_traced(votes, mask) else np
+        active = xp.where(mask, votes, 0.0)
+        factor = vote_factor(active, sample_weights=None if is_traced(shares) else shares, rank=rank)
+    # Counted here: JAX makes the factor's numbers unknown inside jit.
+    lead, turn = leading_rank(factor), is_traced(mask) or not np.all(mask)
+    xp = jnp if traced else np
     factor = jax.tree.map(lambda part: constant(xp.asarray(part, votes.dtype)), factor)
-
-    # Whatever is known is done on the host: inside a caller's jit, too, only the program itself is then compiled.
     make = prepare_traced if traced else prepare
+    sample, bad = make(votes, labels, xp.asarray(shares), xp.asarray(mask), factor, turn, lead)
+    return solve_prepared(sample, bad, jnp.asarray(margin, votes.dtype), solver, "both")
 
-    def solve(steps: Steps) -> MinCqSolution:
-        sample, bad = make(votes, labels, shares, mask, factor, solver, steps, turn, lead)
-        return solve_prepared(sample, bad, jnp.asarray(margin, votes.dtype), solver, steps)
 
-    if traced or is_traced(margin):
-        return solve("both")
-    small = float(margin) < SMALL_MARGIN * largest
-    if small or is_compiling():
-        return solve("sure" if small else "both")
-    # With all numbers at hand, a second program is compiled only where it is needed.
-    solution = solve("quick")
-    short = solver == "interior_point" and solution.status == Status.MAX_ITERATIONS
-    return solve("sure") if short else solution
+def _learn_on_host(
+    votes: np.ndarray, labels: np.ndarray, margin: float, shares: np.ndarray, mask: np.ndarray, solver: Solver
+) -> MinCqSolution:
+    """`mincq` on concrete input, by the programs that grids use: few, whatever the sizes."""
+    dtype = votes.dtype
+    voters = np.flatnonzero(mask)
+    counted = np.flatnonzero(shares > 0)
+    part = votes[np.ix_(counted, voters)], labels[counted], shares[counted]
+    settings = Settings("absolute", voters.size, dtype, float(np.finfo(dtype).eps), solver)
+    ((_, found),) = solve_samples(lambda _: (lambda: [part], voters), 1, np.array([margin]), settings)
+    assert found is not None
+    status, solved = found.status[0], found.status[0] == Status.SOLVED
+    weights = np.where(solved, np.zeros(votes.shape[1], dtype), np.nan)
+    weights[voters] = found.weights[0]
+    posterior = np.where(mask, (weights + 1 / voters.size) / 2, weights)
+    figures = found.kkt_residual[0], found.c_bound[0], found.mu_max
+    residual, c_bound, mu_max = (jnp.asarray(figure, dtype) for figure in figures)
+    return MinCqSolution(
+        weights=jnp.asarray(weights, dtype),
+        posterior=jnp.asarray(posterior, dtype),
+        status=jnp.asarray(status, jnp.int32),
+        kkt_residual=residual,
+        iterations=jnp.asarray(found.iterations[0], jnp.int32),
+        c_bound=c_bound,
+        mu_max=mu_max,
+    )
+
+
+def _nothing(voters: int, dtype: Any) -> MinCqSolution:
+    """The result of bad input."""
+    weights, nothing = jnp.full(voters, jnp.nan, dtype), jnp.asarray(np.nan, dtype)
+    return MinCqSolution(
+        weights=weights,
+        posterior=weights,
+        status=jnp.asarray(int(Status.BAD_INPUT), jnp.int32),
+        kkt_residual=nothing,
+        iterations=jnp.asarray(0, jnp.int32),
+        c_bound=nothing,
+        mu_max=nothing,
+    )
 
 
 def one_against_rest(numbers: np.ndarray, count: int) -> np.ndarray:

@@ -15,7 +15,9 @@ import jax.numpy as jnp
 from pvmincq_jax._types import Array, Status
 from pvmincq_jax.voting import qp
 from pvmincq_jax.voting.factor import VoteFactor, array_module, constant, loop_on_cpu, sample_basis
-from pvmincq_jax.voting.interior_point import Steps, solve_interior_point
+from pvmincq_jax.voting.derivatives import free_space, second_moment_tangent, solve_tangent
+from pvmincq_jax.voting.interior_point import solve_interior_point
+from pvmincq_jax.voting.newton import Newton, by_gradients, by_rank
 
 __all__: list[str] = []
 
@@ -25,12 +27,8 @@ Solver = Literal["interior_point", "jaxopt"]
 ROUNDING = 256
 # Below this fraction of mu_max quick steps are not worth a try.
 SMALL_MARGIN = 1e-2
-# Where both kinds of steps are at hand, sure ones follow unless the residual is below this fraction of what counts as
-# SOLVED.
+# Sure steps follow quick ones unless the residual is below this fraction of what counts as SOLVED.
 _GOOD = 1e-1
-# Of the rows of quick steps, the share that preconditions: half where rows are sorted by size, a quarter of pivoted
-# ones; and the least and the most of them.
-_LEADING, _LEAST_LEADING, _MOST_LEADING = (0.5, 0.25), 16, 80
 
 
 class MinCqSolution(NamedTuple):
@@ -78,7 +76,8 @@ class Sample(NamedTuple):
       dual_target: q ``[r]``, with m = F'q.
       mu_max: the largest feasible margin.
       bound: 1/n.
-      rows: as the steps of the interior point read them; None for another solver.
+      quick: some of F's first rows, scaled for quick steps.
+      sure: all of F's rows, scaled for sure steps.
     """
 
     votes: Array
@@ -91,7 +90,8 @@ class Sample(NamedTuple):
     dual_target: Array
     mu_max: Array
     bound: Array
-    rows: qp.ScaledRows | None
+    quick: qp.ScaledRows
+    sure: qp.ScaledRows
 
 
 def sample_of(
@@ -100,8 +100,6 @@ def sample_of(
     shares: Array,
     voter_mask: Array,
     basis: Array | None,
-    solver: Solver,
-    steps: Steps,
     lead: int | None = None,
 ) -> Sample:
     """All that problems of a sample share, at whatever margin.
@@ -110,8 +108,6 @@ def sample_of(
       votes, labels, shares: the sample ``[m, n]``, ``[m]`` and ``[m]``, or one with the same moments.
       voter_mask: ``[n]``; without any voter nothing is feasible.
       basis: Q ``[m, r]`` of F = Q' V; None for F = V.
-      solver: "interior_point" or "jaxopt".
-      steps: of the interior point.
       lead: how many rows quick steps use; all when None.
     """
     xp = array_module(votes)
@@ -123,16 +119,10 @@ def sample_of(
     if basis is not None:
         factor, target = basis.T @ factor, basis.T @ target
 
-    used = 0 if steps == "sure" else len(factor) if lead is None else lead
-    # Of pivoted rows it takes more for the same accuracy, and so a smaller share of them leads.
-    leading = min(max(int(_LEADING[basis is None] * used), _LEAST_LEADING), _MOST_LEADING, used)
-    # Without sure steps nothing reads the other rows.
-    most = used if steps == "quick" else None
-    rows = None
-    if solver == "interior_point":
-        rows = qp.scaled_rows(factor[:most], target[:most], fixed_margins, used, leading)
+    sure = qp.scaled_rows(factor, target, fixed_margins)
+    quick = sure if lead is None else qp.scaled_rows(factor[:lead], target[:lead], fixed_margins)
     mu_max = xp.sum(xp.abs(margins)) * bound
-    return Sample(votes, labels, shares, margins, voter_mask, basis, factor, target, mu_max, bound, rows)
+    return Sample(votes, labels, shares, margins, voter_mask, basis, factor, target, mu_max, bound, quick, sure)
 
 
 def _kkt_residual(sample: Sample, margin: Array, problem: qp.BoxQP, solution: qp.BoxQPSolution) -> Array:
@@ -180,34 +170,37 @@ def _problem(sample: Sample, margin: Array) -> tuple[Array, Array, qp.BoxQP]:
     return feasible, jnp.where(feasible, margin, 1.0), problem
 
 
-def _attempt(steps: Steps, sample: Sample, margin: Array) -> tuple[qp.BoxQPSolution, Array]:
-    """The interior point's solution and its residual. Of both kinds of steps, sure ones run where quick ones fail."""
-    # The program is set up anew here: a loop over margins has then one number to hand in.
+def _solve(newton: Newton, sample: Sample, margin: Array, skip: Any = False) -> tuple[qp.BoxQPSolution, Array]:
+    """The interior point's solution, and its residual on the votes."""
+    # The program is set up here and not by the caller: a loop over margins then has one number to hand in.
     _, margin, problem = _problem(sample, margin)
-    # This changes no value: it marks all leaves as different between devices, as `shard_map` wants a loop's state.
-    sample, margin, problem = jax.tree.map(lambda leaf: jnp.where(problem.skip, leaf, leaf), (sample, margin, problem))
-    rows = sample.rows
-    assert rows is not None
-    if steps != "both":
-        solution = solve_interior_point(problem, rows, steps, jnp.zeros_like(problem.skip))
-        return solution, _kkt_residual(sample, margin, problem, solution)
+    sample, margin, problem = qp.as_varying((sample, margin, problem), problem.skip)
+    problem = problem._replace(skip=problem.skip | skip)
+    solution = solve_interior_point(problem, sample.quick if newton is by_gradients else sample.sure, newton)
+    return solution, _kkt_residual(sample, margin, problem, solution)
 
-    def attempt(state: tuple[Array, qp.BoxQPSolution, Array]) -> tuple[Array, qp.BoxQPSolution, Array]:
-        number, before, least = state
-        solution = solve_interior_point(problem, rows, steps, number > 0)
-        residual, taken = _kkt_residual(sample, margin, problem, solution), before.iterations + solution.iterations
-        worse = residual >= least
-        solution = jax.tree.map(lambda new, old: jnp.where(worse, old, new), solution, before)
-        return number + 1, solution._replace(iterations=taken), jnp.where(worse, least, residual)
 
-    def fails(state: tuple[Array, qp.BoxQPSolution, Array]) -> Array:
-        return (state[0] < 2) & ~(state[2] <= _GOOD * accuracy(sample.votes.dtype))
+_quick = functools.partial(_solve, by_gradients)
+_sure = functools.partial(_solve, by_rank)
 
-    r, x = problem.dual_target, problem.fixed
-    number = (problem.skip | (problem.tau < SMALL_MARGIN)).astype(jnp.int32)
-    nothing = qp.BoxQPSolution(x, r, 0 * problem.tau, 0 * number)
-    return jax.lax.while_loop(fails, attempt, (number, nothing, jnp.inf + problem.tau))[1:]
 
+def _quick_then_sure(sample: Sample, margin: Array) -> tuple[qp.BoxQPSolution, Array]:
+    """Quick steps, then sure ones if the residual of the quick ones is not good enough; the better result counts."""
+    quick, residual = _quick(sample, margin, margin < SMALL_MARGIN * sample.mu_max)
+
+    def again() -> tuple[qp.BoxQPSolution, Array]:
+        sure, other = _sure(sample, margin)
+        worse = other >= residual
+        solution = jax.tree.map(lambda new, old: jnp.where(worse, old, new), sure, quick)
+        iterations = quick.iterations + sure.iterations
+        return solution._replace(iterations=iterations), jnp.where(worse, residual, other)
+
+    return jax.lax.cond(residual <= _GOOD * accuracy(sample.votes.dtype), lambda: (quick, residual), again)
+
+
+# "quick" steps solve their Newton systems by conjugate gradients, "sure" ones by factors; "both" are quick and then sure.
+Steps = Literal["quick", "sure", "both"]
+_ATTEMPTS = {"quick": _quick, "sure": _sure, "both": _quick_then_sure}
 
 # 1, whose derivative is NaN: what it is a factor of can be differentiated no further.
 _once = jax.custom_jvp(lambda weights: jnp.ones((), weights.dtype))
@@ -215,29 +208,29 @@ _once.defjvps(lambda tangent, one, weights: jnp.nan * jnp.sum(tangent))
 
 
 @jax.custom_jvp
-def _weights(sample: Sample, margin: Array, problem: qp.BoxQP, solution: qp.BoxQPSolution) -> Array:
-    """The weights of a solution, with derivatives with respect to the sample."""
-    return solution.x
+def _differentiable(sample: Sample, margin: Array, problem: qp.BoxQP, solution: qp.BoxQPSolution) -> tuple[Array, Array]:
+    """The weights and the multiplier of a solution, with derivatives with respect to sample and margin."""
+    return solution.x, solution.multiplier
 
 
-@_weights.defjvp
-def _weights_jvp(primals: tuple, tangents: tuple) -> tuple[Array, Array]:
-    """The implicit function theorem; see `qp.solution_tangent` for the choices at degenerate points."""
+@_differentiable.defjvp
+def _differentiable_jvp(primals: tuple, tangents: tuple) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
     (votes, _, shares, margins, *_), _, problem, solution = primals
-    dot, weights, multiplier = tangents[0], _weights(*primals), solution.multiplier
-    vote = votes @ weights
-    gradient = problem.factor.T @ (solution.zeta + multiplier * problem.dual_target) - multiplier * margins
-    # Off the box is where the slack exceeds the multiplier, both relative: their product is all but zero, so one of
-    # them is. A coordinate at which both vanish counts as on the box, where its derivative is 0.
-    slack = 1 - jnp.abs(weights) / problem.bound
-    inside = problem.free & (slack > jnp.abs(gradient) / (shares @ vote**2))
-    gradient_dot = (shares * vote) @ dot.votes + (dot.shares * vote + shares * (dot.votes @ weights)) @ votes
-    weights_dot = qp.solution_tangent(
-        problem.factor, margins, inside, dot.margins * multiplier - gradient_dot, tangents[1] - dot.margins @ weights
-    )
+    dot, margin_dot = tangents[:2]
+    weights, multiplier = _differentiable(*primals)
+    gradient = problem.factor.T @ (solution.zeta + solution.multiplier * problem.dual_target)
+    gradient = gradient - solution.multiplier * jax.lax.stop_gradient(margins)
+    # A voter is inside the box where its slack exceeds its multiplier, both relative: their product is all but zero, so
+    # one of them is. A voter for which both vanish counts as at its bound, where its derivative is 0.
+    slack = 1 - jnp.abs(solution.x) / problem.bound
+    second_moment = jax.lax.stop_gradient(shares) @ (jax.lax.stop_gradient(votes) @ solution.x) ** 2
+    space = free_space(problem.factor, problem.free & (slack > jnp.abs(gradient) / second_moment))
+    moved = second_moment_tangent(votes, shares, dot.votes, dot.shares, weights)
+    right_side, change = dot.margins * multiplier - moved, margin_dot - dot.margins @ weights
+    tangent = solve_tangent(votes, shares, margins, space, right_side, change)
     if weights.dtype != jnp.float64:
-        weights_dot = weights_dot * _once(weights)
-    return weights, jnp.where(problem.skip, 0.0, weights_dot)
+        tangent = jax.tree.map(lambda part: part * _once(weights), tangent)
+    return (weights, multiplier), jax.tree.map(lambda part: jnp.where(problem.skip, 0.0, part), tangent)
 
 
 def learn(sample: Sample, margin: Array, solver: Solver, steps: Steps) -> MinCqSolution:
@@ -247,7 +240,7 @@ def learn(sample: Sample, margin: Array, solver: Solver, steps: Steps) -> MinCqS
       sample: of `sample_of`.
       margin: mu; what is not in (0, mu_max] is infeasible.
       solver: "interior_point" or "jaxopt".
-      steps: as they were for `sample_of`.
+      steps: of the interior point.
     """
     votes, labels, shares, _, voter_mask, *_ = sample
     dtype, mu_max, bound = votes.dtype, sample.mu_max, sample.bound
@@ -257,14 +250,14 @@ def learn(sample: Sample, margin: Array, solver: Solver, steps: Steps) -> MinCqS
         solution = qp.solve_jaxopt(problem)
         residual = _kkt_residual(fixed_sample, safe_margin, problem, solution)
     else:
-        # Conjugate gradients go on for the slowest of a batch, whose branches are all taken: there all steps are sure.
-        attempts = [functools.partial(_attempt, kind) for kind in (steps, "sure")]
-        solution, residual = loop_on_cpu(*attempts)(fixed_sample, fixed_margin)
+        # Side by side, conjugate gradients would go on for the slowest problem of a batch: there all steps are sure.
+        solution, residual = loop_on_cpu(_ATTEMPTS[steps], _sure)(fixed_sample, fixed_margin)
     status = jnp.where(residual <= accuracy(dtype), Status.SOLVED, Status.MAX_ITERATIONS)
     status = jnp.where(feasible, status, Status.INFEASIBLE).astype(jnp.int32)
     solved = status == Status.SOLVED
     # The C-bound is computed from safe weights, so that a failed problem sends no NaN into the gradients of the others.
-    weights = jnp.where(solved & voter_mask, _weights(sample, margin, problem, solution), 0.0)
+    weights, _ = _differentiable(sample, margin, problem, solution)
+    weights = jnp.where(solved & voter_mask, weights, 0.0)
     vote = votes @ weights
     c_bound = 1 - (shares @ (labels * vote)) ** 2 / jnp.where(solved, shares @ vote**2, 1.0)
     weights = jnp.where(solved, weights, jnp.nan)
@@ -285,8 +278,6 @@ def prepare(
     shares: Array,
     voter_mask: Array,
     factor: VoteFactor | None,
-    solver: Solver,
-    steps: Steps = "both",
     turn: bool = False,
     lead: int | None = None,
 ) -> tuple[Sample, Array]:
@@ -296,8 +287,8 @@ def prepare(
       votes, labels, shares: the sample ``[m, n]``, ``[m]`` and ``[m]``.
       voter_mask: ``[n]``.
       factor: of the votes; None where F is to be the scaled votes themselves.
-      solver, steps, lead: as in `sample_of`.
       turn: of the basis, see `sample_basis`.
+      lead: as in `sample_of`.
     """
     chex.assert_rank([votes, labels, shares, voter_mask], [2, 1, 1, 1])
     xp = array_module(votes)
@@ -313,11 +304,11 @@ def prepare(
             lambda part: xp.where(bad, xp.ones_like(part), part), (votes, labels, shares, voter_mask, factor)
         )
     basis = None if factor is None else sample_basis(votes, shares, voter_mask, factor, turn)
-    return sample_of(votes, labels, shares, voter_mask, basis, solver, steps, lead), bad
+    return sample_of(votes, labels, shares, voter_mask, basis, lead), bad
 
 
 # Where something of the sample is traced, it is compiled.
-prepare_traced = jax.jit(prepare, static_argnames=("solver", "steps", "turn", "lead"))
+prepare_traced = jax.jit(prepare, static_argnames=("turn", "lead"))
 
 
 @functools.partial(jax.jit, static_argnames=("solver", "steps"))

@@ -6,22 +6,24 @@ which is MinCq, equations 5 to 7 of the paper, for x = w, F'F = M, a = m and b =
 near) the span of F's rows: a = F' q + e, with q known and e small or zero. The box and the level of the equality grow
 with b, and so do the solution and its multipliers: solvers work with b = 1.
 
-Here are the program, its scaling, how its solution moves, and jaxopt's solver; ours is in `interior_point`.
+Here are the program, its scaling and jaxopt's solver. Ours is in `interior_point`.
 """
 
 import warnings
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from pvmincq_jax._types import Array
-from pvmincq_jax.voting.factor import array_module, loop_on_cpu, thin_svd
+from pvmincq_jax.voting.factor import array_module, loop_on_cpu
 
 __all__: list[str] = []
 
 # Halvings of the starting point's slope, as factors: to a part in a hundred, the first step sees to the rest.
 _HALVINGS = 12
+# Rows of F that precondition conjugate gradients: those of wide Gaussian kernels are then all among them.
+_LEADING = 64
 # BoxOSQP's steps: so many, or as many as take a minute or two, since a step costs n^2.
 _OSQP_STEPS, _OSQP_WORK = 20_000, 2_000_000_000
 
@@ -87,10 +89,8 @@ class ScaledRows(NamedTuple):
       down: [F; -e'] ``[r + 1, n]``.
       target: (q, -1) ``[r + 1]``.
       normal: a ``[n]``.
-      quick: the first rows of F, which quick steps use ``[p, n]``.
-      leading: the first of these, which precondition the others ``[k, n]``.
-      rest: the diagonal of what they leave out ``[n]``.
-      hessian: F'F of the quick ones ``[n, n]``, or None where these are few.
+      leading: the first rows of F, which precondition the others ``[k, n]``.
+      rest: the diagonal of what they leave out of F'F ``[n]``.
       scales: those of F and a.
     """
 
@@ -98,10 +98,8 @@ class ScaledRows(NamedTuple):
     down: Array
     target: Array
     normal: Array
-    quick: Array
     leading: Array
     rest: Array
-    hessian: Array | None
     scales: tuple[Array, Array]
 
 
@@ -144,31 +142,30 @@ def _central_slope(a: Array, tau: Array) -> Array:
     return jax.lax.fori_loop(0, _HALVINGS, halve, (2 * tau, high))[1]
 
 
-def scaled_rows(factor: Array, dual_target: Array, normal: Array, quick: int, leading: int) -> ScaledRows:
-    """F, q and a as steps read them.
-
-    Args:
-      factor, dual_target, normal: F ``[r, n]``, q ``[r]`` and a ``[n]``.
-      quick: how many rows quick steps use.
-      leading: how many of these precondition the others.
-    """
+def scaled_rows(factor: Array, dual_target: Array, normal: Array) -> ScaledRows:
+    """F ``[r, n]``, q ``[r]`` and a ``[n]`` as steps read them."""
     xp = array_module(factor)
     factor_scale, normal_scale = xp.linalg.norm(factor @ xp.sign(normal)), xp.sum(xp.abs(normal))
     # Without any margin nothing is solved.
     factor_scale, normal_scale = (xp.where(scale > 0, scale, 1.0) for scale in (factor_scale, normal_scale))
     F, a, q = factor / factor_scale, normal / normal_scale, dual_target * (factor_scale / normal_scale)
-    used = F[:quick]
     return ScaledRows(
         factor=F,
         down=xp.concatenate([F, (q @ F - a)[None]]),
         target=xp.concatenate([q, -xp.ones_like(q[:1])]),
         normal=a,
-        quick=used,
-        leading=F[:leading],
-        rest=xp.sum(F[leading:quick] ** 2, axis=0),
-        hessian=used.T @ used if 4 * quick > 3 * len(a) else None,
+        leading=F[:_LEADING],
+        rest=xp.sum(F[_LEADING:] ** 2, axis=0),
         scales=(factor_scale, normal_scale),
     )
+
+
+def as_varying(tree: Any, like: Array) -> Any:
+    """The same values, marked as different between devices where ``like`` is.
+
+    Inside `shard_map` a loop's state must be marked in the same way before and after each step.
+    """
+    return jax.tree.map(lambda leaf: jnp.where(jnp.any(like), leaf, leaf), tree)
 
 
 def start(problem: BoxQP, a: Array) -> Start:
@@ -178,41 +175,6 @@ def start(problem: BoxQP, a: Array) -> Start:
     slope = _central_slope(a, problem.tau)
     u = jnp.where(problem.free, _centred(slope * a), problem.fixed) * box
     return Start(u, binding * slope * problem.tau, box, binding, 2 * jnp.maximum(number, 1.0))
-
-
-def solution_tangent(factor: Array, normal: Array, free: Array, right_side: Array, equality_change: Array) -> Array:
-    """How the solution moves, by the implicit function theorem on the coordinates that are off the box.
-
-    On the free coordinates f, differentiating stationarity and the equality gives
-
-        M_ff dx_f - a_f dy = right_side_f,   a_f' dx_f = equality_change,   M = F'F,
-
-    and the other coordinates stay. Directions in which F_f is flat (a singular value below eps^0.45 of the largest:
-    its square would be below the rounding of M) are left out: along them the program does not determine x, and the
-    derivative returned is the one of least norm. Votes, moments and C-bound do not depend on that choice. With no
-    free coordinate the derivative is 0.
-
-    Args:
-      factor: F ``[r, n]``.
-      normal: a ``[n]``.
-      free: which coordinates are strictly inside the box ``[n]``.
-      right_side: minus the change of the gradient at fixed x, plus y times the change of a, ``[n]``.
-      equality_change: the change of the level minus (change of a)' x, a scalar.
-
-    Returns: dx ``[n]``; linear in the last two arguments.
-    """
-    _, singular, right = thin_svd(jnp.where(free, factor, 0.0))
-    kept = singular > jnp.finfo(factor.dtype).eps ** 0.45 * singular[0]
-    inverse = jnp.where(kept, 1 / jnp.where(kept, singular, 1.0) ** 2, 0.0)
-
-    def pseudo_inverse(vector: Array) -> Array:
-        return right.T @ (inverse * (right @ vector))
-
-    toward = pseudo_inverse(normal)
-    reach = normal @ toward
-    unbound = pseudo_inverse(right_side)
-    change = jnp.where(reach > 0, (equality_change - normal @ unbound) / jnp.where(reach > 0, reach, 1.0), 0.0)
-    return jnp.where(free, unbound + toward * change, 0.0)
 
 
 @loop_on_cpu

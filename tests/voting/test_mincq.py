@@ -13,6 +13,7 @@ import pvmincq_jax as pvm
 from pvmincq_jax.voting import program
 from pvmincq_jax.voting.factor import leading_rank
 from pvmincq_jax.voting.interior_point import solve_interior_point
+from pvmincq_jax.voting.newton import by_gradients
 from pvmincq_jax.voting.program import prepare, solve_prepared
 from tests.problems import KINDS, Problem, clarabel_objective, kernel, moments, random_problem
 
@@ -292,7 +293,7 @@ def test_leading_rows_are_taken_where_they_are_enough() -> None:
     margins = np.array([1e-6, 1e-5, 0.1, 0.9]) * largest
     assert lead < rank
     shares, mask = np.full(220, 1 / 220), np.ones(220, bool)
-    sample = prepare(votes, labels, shares, mask, factor, "interior_point", "quick", lead=lead)
+    sample = prepare(votes, labels, shares, mask, factor, lead=lead)
     quick = [solve_prepared(*sample, mu, "interior_point", "quick") for mu in margins]
     assert [float(one.kkt_residual) < 1e-9 for one in quick] == [False, False, True, True]
     inside = jax.jit(jax.vmap(lambda margin: pvm.mincq(votes, labels, margin)))
@@ -315,15 +316,15 @@ def test_a_batch_traces_one_loop_for_each_kind_of_platform(monkeypatch: pytest.M
     """A batch goes one by one with both kinds of steps, or side by side with sure ones alone; tracing takes long."""
     traces = []
 
-    def solve(problem, rows, steps, sure):
-        traces.append(steps)
-        return solve_interior_point(problem, rows, steps, sure)
+    def solve(problem, rows, newton):
+        traces.append("quick" if newton is by_gradients else "sure")
+        return solve_interior_point(problem, rows, newton)
 
     monkeypatch.setattr(program, "solve_interior_point", solve)
     points = np.random.default_rng(0).normal(size=(70, 2))
     votes, labels = kernel(points, points, 8.0), np.sign(points[:, 0])
     jax.jit(jax.vmap(lambda margin: pvm.mincq(votes, labels, margin))).lower(np.array([0.01, 0.02]))
-    assert sorted(traces) == ["both", "sure"]
+    assert sorted(traces) == ["quick", "sure", "sure"]
 
 
 def test_what_is_known_is_not_compiled() -> None:
@@ -349,9 +350,9 @@ def test_a_second_attempt_is_kept_where_it_is_better(monkeypatch: pytest.MonkeyP
     mu = 0.3 * float(pvm.max_margin(votes, labels))
     alone = pvm.mincq(votes, labels, mu)
 
-    def spoilt(problem, rows, steps, sure):
-        solution = solve_interior_point(problem, rows, steps, sure)
-        return solution._replace(x=jax.lax.select(sure, 0.9 * solution.x, solution.x))
+    def spoilt(problem, rows, newton):
+        solution = solve_interior_point(problem, rows, newton)
+        return solution if newton is by_gradients else solution._replace(x=0.9 * solution.x)
 
     monkeypatch.setattr(program, "_GOOD", 0.0)
     monkeypatch.setattr(program, "solve_interior_point", spoilt)
@@ -399,11 +400,11 @@ def test_a_factor_that_is_known_leads_by_few_rows_whatever_is_traced(monkeypatch
     factor, mu = pvm.vote_factor(votes), 0.3 * float(pvm.max_margin(votes, labels))
     seen = []
 
-    def solve(problem, rows, steps, sure):
-        seen.append(len(rows.quick))
-        return solve_interior_point(problem, rows, steps, sure)
+    def solve(problem, rows, newton):
+        seen.append(len(rows.factor))
+        return solve_interior_point(problem, rows, newton)
 
     monkeypatch.setattr(program, "solve_interior_point", solve)
     found = jax.jit(lambda labels: pvm.mincq(votes, labels, mu, factor=factor))(labels)
     assert found.status == pvm.Status.SOLVED
-    assert 0 < seen[0] < factor.right.shape[0]
+    assert 0 < seen[0] < factor.right.shape[0] == seen[1]

@@ -1,6 +1,5 @@
 """What MinCq refuses, what it reports when traced, and its other ways in: factors, masks, float32, jaxopt."""
 
-import sys
 
 import jax
 import jax.numpy as jnp
@@ -8,8 +7,8 @@ import numpy as np
 import pytest
 
 import pvmincq_jax as pvm
+from pvmincq_jax.voting import batch as batches
 from pvmincq_jax.voting.factor import ladder_rank
-from pvmincq_jax.voting.program import solve_prepared
 
 POINTS, VOTERS = 12, 6
 
@@ -190,8 +189,10 @@ def test_integer_votes_and_labels_are_taken() -> None:
     votes, labels = np.where(VOTES > 0, 1, -1), LABELS.astype(int)
     margin = 0.5 * float(pvm.max_margin(votes, labels))
     whole = pvm.mincq(votes, labels, margin, factor=pvm.vote_factor(votes))
-    real = pvm.mincq(votes.astype(float), LABELS, margin)
+    real = pvm.mincq(votes.astype(float), LABELS, margin, factor=pvm.vote_factor(votes.astype(float)))
     np.testing.assert_array_equal(whole.weights, real.weights)
+    alone = [pvm.mincq(*sample, margin).weights for sample in ((votes, labels), (votes.astype(float), LABELS))]
+    np.testing.assert_array_equal(*alone)
 
 
 def test_a_shared_factor_changes_nothing() -> None:
@@ -392,15 +393,13 @@ def test_votes_of_half_precision_are_taken_in_the_default_one() -> None:
 
 
 def test_jaxopt_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls = []
+    calls, solve = [], batches._solve
 
-    def stop_short(*arguments):
-        calls.append(arguments[-1])
-        return solve_prepared(*arguments)._replace(status=np.int32(pvm.Status.MAX_ITERATIONS))
+    def stop_short(problems, key):
+        calls.append(key.steps)
+        return [found._replace(status=np.full(1, int(pvm.Status.MAX_ITERATIONS))) for found in solve(problems, key)]
 
-    monkeypatch.setattr(
-        sys.modules[solve_prepared.__module__.replace("program", "mincq")], "solve_prepared", stop_short
-    )
+    monkeypatch.setattr(batches, "_solve", stop_short)
     pvm.mincq(VOTES, LABELS, 0.4 * MU_MAX, solver="jaxopt")
     assert calls == ["quick"]
     pvm.mincq(VOTES, LABELS, 0.4 * MU_MAX)
