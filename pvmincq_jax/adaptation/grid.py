@@ -4,6 +4,7 @@ A grid is a problem for each fold, radius, gamma and class, solved at all margin
 """
 
 import contextlib
+import functools
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -11,7 +12,7 @@ import jax
 import numpy as np
 
 from pvmincq_jax._types import MarginUnit, Status
-from pvmincq_jax.voting.batch import Reader, Settings, solve_samples
+from pvmincq_jax.voting.batch import Problem, Settings, problem_of_parts, solve_problems
 from pvmincq_jax.voting.factor import Part
 from pvmincq_jax.voting.families import read_votes
 from pvmincq_jax.voting.program import Solver
@@ -85,14 +86,15 @@ class VoteBlocks:
         return np.concatenate([weights[..., : self.voters] @ votes.T for _, votes in self], axis=-1)
 
 
-def _read(blocks: VoteBlocks, labels: np.ndarray, weights: np.ndarray, mask: np.ndarray) -> Iterator[Part]:
+def _read(blocks: VoteBlocks, labels: np.ndarray, weights: np.ndarray, voters: np.ndarray) -> Iterator[Part]:
     """The points and voters that take part, block by block."""
-    shares, voters = weights / np.sum(weights), np.flatnonzero(mask)
+    shares = weights / np.sum(weights)
     for part, votes in blocks:
         rows = np.flatnonzero(shares[part] > 0)
         if rows.size < len(votes):
             votes = votes.take(rows, axis=0)
-        yield votes if voters.size == len(mask) else votes.take(voters, axis=1), labels[part][rows], shares[part][rows]
+        everybody = voters.size == votes.shape[1]
+        yield votes if everybody else votes.take(voters, axis=1), labels[part][rows], shares[part][rows]
 
 
 def solve_grid(
@@ -128,17 +130,18 @@ def solve_grid(
         mu_max=np.full(count, np.nan),
     )
 
-    def reader(i: int) -> Reader:
-        blocks, labels, weights, mask = votes(i), problems.labels[i], problems.weights[i], problems.mask[i]
-        # Without a learning point there is nothing to learn, and no voter takes part.
-        taking_part = np.flatnonzero(mask) if np.any(weights > 0) else np.zeros(0, int)
-        return lambda: _read(blocks, labels, weights, mask), taking_part
+    def prepare(i: int, sure: bool) -> Problem | None:
+        labels, weights, voters = problems.labels[i], problems.weights[i], np.flatnonzero(problems.mask[i])
+        if not np.any(weights > 0) or not voters.size:
+            return None
+        parts = functools.partial(_read, votes(i), labels, weights, voters)
+        return problem_of_parts(parts, voters, margins, unit, sure)
 
     dtype = votes(0).dtype
     widest = int(np.max(np.sum(problems.mask, axis=1), initial=1))
-    settings = Settings(unit, widest, np.dtype(float), float(np.finfo(dtype).eps), solver, mesh)
+    settings = Settings(widest, np.dtype(float), solver, mesh)
     # Closed when `advance` raises: problems that nobody has begun are then left alone.
-    with contextlib.closing(solve_samples(reader, count, margins, settings)) as results:
+    with contextlib.closing(solve_problems(prepare, count, settings)) as results:
         for i, found in results:
             if found is not None:
                 figures.status[i], figures.kkt_residual[i] = found.status, found.kkt_residual

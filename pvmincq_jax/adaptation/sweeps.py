@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from pvmincq_jax._fork import check_process
 from pvmincq_jax._threads import core_count, on_all_cores
 from pvmincq_jax._types import MarginUnit, Status, brief
 from pvmincq_jax.adaptation.grid import Figures, Problems, VoteBlocks, solve_grid

@@ -1,8 +1,8 @@
 """Many MinCq problems on concrete votes, solved by few compiled programs.
 
-On the host each problem becomes a `SmallSample` with the same moments, without the voters that take no part. It is padded
-to one of few sizes, and a compiled program solves it at all its margins. Zeros pad: a voter that is masked, a row of
-zeros and a margin of 0 change nothing in the result, and next to nothing in the time.
+On the host each problem becomes a `SmallSample` with the same moments, without the voters that take no part. It is
+padded to one of few sizes, and a compiled program solves it at all its margins. Zeros pad: a voter that is masked, a
+row of zeros and a margin of 0 change nothing in the result, and next to nothing in the time.
 
 On a CPU threads take the problems one by one, one thread for each core. An accelerator gets batches, and a mesh gets a
 part of each batch on each of its devices.
@@ -37,7 +37,7 @@ _SMALLEST = 64
 _SAMPLES, _BATCH = 1 << 25, 1 << 27
 # A largest margin below so many roundings of the votes is 0 but for rounding.
 _ROUNDED = 64
-# Options that shorten compiling by more than 15 %, see `experiments.benchmark compile`. Some versions of jaxlib lack some.
+# Options that shorten compiling by more than 15 %, see `experiments.benchmark compile`. Not every jaxlib knows them.
 _OPTIONS = {
     "xla_cpu_use_fusion_emitters": False,
     "xla_disable_hlo_passes": "tree_reduction_rewriter",
@@ -68,23 +68,19 @@ class Settings(NamedTuple):
     """What all problems of a call share.
 
     Attributes:
-      unit: of the margins: "fraction" of a problem's mu_max, or "absolute".
       widest: voters of the largest problem; all problems are padded to that.
       dtype: of the programs.
-      rounding: of the votes, relative.
       solver: as of `pvmincq_jax.mincq`.
       mesh: problems are split over its first axis; None for JAX's default device.
     """
 
-    unit: MarginUnit
     widest: int
     dtype: np.dtype
-    rounding: float
     solver: Solver
     mesh: jax.sharding.Mesh | None = None
 
 
-class _Problem(NamedTuple):
+class Problem(NamedTuple):
     """A problem as programs take it, before it is padded."""
 
     sample: SmallSample  # of the voters that take part
@@ -200,54 +196,60 @@ def _platform(mesh: jax.sharding.Mesh | None, device: Any) -> str:
     return device if isinstance(device, str) else device.platform
 
 
-def _problem(
-    parts: Callable[[], Iterable[Part]], voters: np.ndarray, margins: np.ndarray, settings: Settings, sure: bool
-) -> _Problem:
-    """A problem with its moments in few rows."""
+def problem_of_parts(
+    parts: Callable[[], Iterable[Part]], voters: np.ndarray, margins: np.ndarray, unit: MarginUnit, sure: bool
+) -> Problem:
+    """A problem with its moments in few rows.
+
+    Args:
+      parts: the points of a sample, some at a time, whenever they are asked for.
+      voters: the numbers of those that take part ``[p]``.
+      margins: ``[k]``.
+      unit: "fraction" of mu_max, or "absolute".
+      sure: whether it has to be solved by sure steps.
+    """
     second, first, square = moments(parts())
+    rounding = float(np.finfo(next(iter(parts()))[0].dtype).eps)
     mu_max = float(np.mean(np.abs(first)))
-    if mu_max <= _ROUNDED * settings.rounding * float(np.sqrt(np.mean(np.diag(second)))):
+    if mu_max <= _ROUNDED * rounding * float(np.sqrt(np.mean(np.diag(second)))):
         # The labels of all voters cancel, but for rounding: no margin can be had.
         nothing = SmallSample(np.zeros((1, len(first))), np.zeros(1))
-        return _Problem(nothing, voters, np.ones_like(margins), 0.0, "quick")
-    mu = margins * mu_max if settings.unit == "fraction" else margins
+        return Problem(nothing, voters, np.ones_like(margins), 0.0, "quick")
+    mu = margins * mu_max if unit == "fraction" else margins
     least = float(np.min(mu, where=(mu > 0) & (mu <= mu_max), initial=mu_max))
     sure = sure or least < SMALL_MARGIN * mu_max
     sample = from_votes(parts()) if sure else from_moments(second, first, square, least)
-    return _Problem(sample, voters, mu, mu_max, "sure" if sure else "quick")
+    return Problem(sample, voters, mu, mu_max, "sure" if sure else "quick")
 
 
-# The points of a sample, some at a time, whenever they are asked for; and the numbers of the voters that take part.
-Reader = tuple[Callable[[], Iterable[Part]], np.ndarray]
+# From the number of a problem, and whether sure steps are to solve it; None where there is nothing to learn.
+Prepare = Callable[[int, bool], Problem | None]
 
 
-def solve_samples(
-    readers: Callable[[int], Reader], count: int, margins: np.ndarray, settings: Settings
-) -> Generator[tuple[int, Found | None], None, None]:
-    """MinCq on each sample, at every margin: by quick steps, then by sure ones where these fail.
+def solve_problems(prepare: Prepare, count: int, settings: Settings) -> Generator[tuple[int, Found | None], None, None]:
+    """MinCq on each problem, at all its margins: by quick steps, then by sure ones where these fail.
 
     Args:
-      readers: from the number of a problem to its `Reader`.
-      count: how many problems there are.
-      margins: ``[k]``.
+      prepare: called in threads.
+      count: how many problems there are, with as many margins each.
       settings: of all of them.
 
-    Yields: the number of a problem and its `Found`, in the order in which they are solved; None for a problem without
-      any voter.
+    Yields: the number of a problem and its `Found`, in the order in which they are solved; None where there is nothing
+      to learn.
     """
     quick: dict[int, Found] = {}
-    for i, found in _attempt(readers, range(count), margins, settings, sure=False):
+    for i, found in _attempt(prepare, range(count), settings, sure=False):
         if found is None or settings.solver == "jaxopt" or not np.any(found.status == Status.MAX_ITERATIONS):
             yield i, found
         else:
             quick[i] = found
-    for i, found in _attempt(readers, list(quick), margins, settings, sure=True):
+    for i, found in _attempt(prepare, list(quick), settings, sure=True):
         assert found is not None
         yield i, _better(quick[i], found)
 
 
 def _attempt(
-    readers: Callable[[int], Reader], numbers: Sequence[int], margins: np.ndarray, settings: Settings, sure: bool
+    prepare: Prepare, numbers: Sequence[int], settings: Settings, sure: bool
 ) -> Generator[tuple[int, Found | None], None, None]:
     """Some of the problems, once."""
     # The scope of a caller's default device holds in its own thread alone.
@@ -255,14 +257,10 @@ def _attempt(
     size = padded_size(settings.widest)
     at_once = max(core_count(), _SAMPLES // size**2)
 
-    def prepare(i: int) -> _Problem | None:
-        parts, voters = readers(i)
-        return _problem(parts, voters, margins, settings, sure) if voters.size else None
-
     with one_blas_thread(), ThreadPoolExecutor(core_count()) as pool:
         for start in range(0, len(numbers), at_once):
             some = numbers[start : start + at_once]
-            problems = dict(zip(some, pool.map(prepare, some)))
+            problems = dict(zip(some, pool.map(prepare, some, [sure] * len(some))))
             yield from ((i, None) for i, one in problems.items() if one is None)
             jobs = _jobs({i: one for i, one in problems.items() if one is not None}, size, settings, device)
 
@@ -278,7 +276,7 @@ def _attempt(
                     yield from found
 
 
-def _jobs(problems: dict[int, _Problem], size: int, settings: Settings, device: Any) -> list[tuple[list[int], _Key]]:
+def _jobs(problems: dict[int, Problem], size: int, settings: Settings, device: Any) -> list[tuple[list[int], _Key]]:
     """The numbers of the problems of each call, and its program; those of many rows first."""
     groups: dict[tuple[int, Steps], list[int]] = {}
     for i, one in problems.items():
@@ -300,7 +298,7 @@ def _batch_size(voters: int, rows: int, count: int, mesh: jax.sharding.Mesh | No
     return devices * max(1, min(-(-count // devices), _BATCH // (_MARGINS * rows * (voters + rows))))
 
 
-def _solve(problems: list[_Problem], key: _Key) -> list[Found]:
+def _solve(problems: list[Problem], key: _Key) -> list[Found]:
     """The problems of one call, padded with zeros; a problem that pads the batch has no voter."""
     rows = np.zeros((key.batch, key.rows, key.voters), key.dtype)
     labels, mask = np.zeros(rows.shape[:2], key.dtype), np.zeros((key.batch, key.voters), bool)
@@ -322,7 +320,7 @@ def _solve(problems: list[_Problem], key: _Key) -> list[Found]:
 _FIELDS = "weights", "status", "kkt_residual", "iterations", "c_bound"
 
 
-def _found(problem: _Problem, fields: dict[str, np.ndarray]) -> Found:
+def _found(problem: Problem, fields: dict[str, np.ndarray]) -> Found:
     """The result of a problem, whose residual includes what its small sample leaves out."""
     weights, dtype = fields["weights"][:, : problem.voters.size], fields["weights"].dtype
     # For 1 - C-bound = mu^2 / w'Mw, an error in w'Mw of at most doubt n |w|^2.

@@ -94,7 +94,7 @@ _FIRST_SAMPLE = 64
 # Directions to spare, which make a random basis as good as the best one, up to a small factor.
 _SPARE = 16
 # The relative change of the second moment that rows left out may cause; 1e-7 counts as solved.
-_DROPPED = 1e-9
+_DROPPED = 1e-8
 # How many units in the last place of its largest entry M is known to, with room to spare.
 _ROUNDED = 16
 # Singular values below this, relative to the largest, are rounding.
@@ -298,7 +298,7 @@ def from_moments(second: np.ndarray, first: np.ndarray, square: float, margin: f
 
     With s^2 = E y^2 the first row is m' / s, of label s, and the others, of label 0, are a pivoted Cholesky factor of
     M - m m' / s^2: R'q = m holds whatever is dropped. Rows end where what is left, E, has a diagonal of at most t: then
-    w'Ew <= trace(E) |w|^2 <= t n |w|^2 <= t, as |w_j| <= 1/n. That is to be 1e-9 of the second moment, itself at least
+    w'Ew <= trace(E) |w|^2 <= t n |w|^2 <= t, as |w_j| <= 1/n. That is to be 1e-8 of the second moment, itself at least
     mu^2; but M is known no better than to the rounding of its largest entry.
 
     Args:

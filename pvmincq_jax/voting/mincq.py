@@ -29,12 +29,23 @@ from pvmincq_jax import _checks
 from pvmincq_jax._checks import is_traced
 from pvmincq_jax._fork import check_process
 from pvmincq_jax._types import Array, ArrayLike, Status
-from pvmincq_jax.voting.factor import VoteFactor, constant, floating_dtype, is_compiling, leading_rank, vote_factor
-from pvmincq_jax.voting.batch import Settings, solve_samples
+from pvmincq_jax.voting.batch import Problem, Settings, solve_problems
+from pvmincq_jax.voting.factor import (
+    SmallSample,
+    VoteFactor,
+    constant,
+    floating_dtype,
+    is_compiling,
+    leading_rank,
+    sample_basis,
+    vote_factor,
+)
 from pvmincq_jax.voting.program import (
     ROUNDING,
+    SMALL_MARGIN,
     MinCqSolution,
     Solver,
+    accuracy,
     prepare,
     prepare_traced,
     solve_prepared,
@@ -156,9 +167,10 @@ def mincq(
     if _is_bad(votes, labels, float(margin), shares, mask):
         return _nothing(votes.shape[1], votes.dtype)
     _check_margin(votes, labels, float(margin), shares, mask)
-    if factor is not None or is_compiling():
+    if is_traced(factor) or is_compiling():
         return _learn_in_jax(votes, labels, margin, shares, mask, solver, factor, rank)
-    return _learn_on_host(votes, labels, float(margin), shares, mask, solver)
+    factor = vote_factor(np.where(mask, votes, 0.0), sample_weights=shares, rank=rank) if factor is None else factor
+    return _learn_on_host(votes, labels, float(margin), shares, mask, solver, factor)
 
 
 def _is_bad(votes: np.ndarray, labels: np.ndarray, margin: float, shares: np.ndarray, mask: np.ndarray) -> bool:
@@ -216,30 +228,47 @@ def _learn_in_jax(
 
 
 def _learn_on_host(
-    votes: np.ndarray, labels: np.ndarray, margin: float, shares: np.ndarray, mask: np.ndarray, solver: Solver
+    votes: np.ndarray,
+    labels: np.ndarray,
+    margin: float,
+    shares: np.ndarray,
+    mask: np.ndarray,
+    solver: Solver,
+    factor: VoteFactor,
 ) -> MinCqSolution:
     """`mincq` on concrete input, by the programs that grids use: few, whatever the sizes."""
-    dtype = votes.dtype
-    voters = np.flatnonzero(mask)
-    counted = np.flatnonzero(shares > 0)
-    part = votes[np.ix_(counted, voters)], labels[counted], shares[counted]
-    settings = Settings("absolute", voters.size, dtype, float(np.finfo(dtype).eps), solver)
-    ((_, found),) = solve_samples(lambda _: (lambda: [part], voters), 1, np.array([margin]), settings)
+    dtype, voters, root = votes.dtype, np.flatnonzero(mask), np.sqrt(shares)
+    factor = jax.tree.map(lambda part: np.asarray(part, dtype), factor)
+    basis = sample_basis(votes, shares, mask, factor, turn=voters.size < mask.size)
+    small = SmallSample(basis.T @ (root[:, None] * votes[:, voters]), basis.T @ (root * labels))
+    mu_max = float(np.mean(np.abs(voter_margins(votes, labels, shares)[voters])))
+
+    def prepare(_: int, sure: bool) -> Problem:
+        sure = sure or margin < SMALL_MARGIN * mu_max
+        return Problem(small, voters, np.array([margin]), mu_max, "sure" if sure else "quick")
+
+    ((_, found),) = solve_problems(prepare, 1, Settings(voters.size, dtype, solver))
     assert found is not None
-    status, solved = found.status[0], found.status[0] == Status.SOLVED
-    weights = np.where(solved, np.zeros(votes.shape[1], dtype), np.nan)
+    weights = np.zeros(votes.shape[1], dtype)
     weights[voters] = found.weights[0]
-    posterior = np.where(mask, (weights + 1 / voters.size) / 2, weights)
-    figures = found.kkt_residual[0], found.c_bound[0], found.mu_max
-    residual, c_bound, mu_max = (jnp.asarray(figure, dtype) for figure in figures)
+    # The small sample may lack a part of the votes. Whatever that adds to the second moment adds to the gap.
+    vote = votes @ weights
+    moment = shares @ vote**2
+    residual = found.kkt_residual[0] + np.maximum(moment - np.sum((small.rows @ weights[voters]) ** 2), 0) / moment
+    short = found.status[0] == Status.SOLVED and not residual <= accuracy(dtype)
+    solved = found.status[0] == Status.SOLVED and not short
+    weights = weights if solved else np.full_like(weights, np.nan)
+    fields = {
+        "weights": weights,
+        "posterior": np.where(mask, (weights + 1 / voters.size) / 2, 0.0 if solved else np.nan),
+        "kkt_residual": residual,
+        "c_bound": 1 - (shares @ (labels * vote)) ** 2 / moment if solved else np.nan,
+        "mu_max": mu_max,
+    }
     return MinCqSolution(
-        weights=jnp.asarray(weights, dtype),
-        posterior=jnp.asarray(posterior, dtype),
-        status=jnp.asarray(status, jnp.int32),
-        kkt_residual=residual,
+        **{name: jnp.asarray(field, dtype) for name, field in fields.items()},
+        status=jnp.asarray(int(Status.MAX_ITERATIONS) if short else found.status[0], jnp.int32),
         iterations=jnp.asarray(found.iterations[0], jnp.int32),
-        c_bound=c_bound,
-        mu_max=mu_max,
     )
 
 

@@ -4,8 +4,8 @@ At an iterate (u, zeta, y) a step (du, d zeta, dy) meets
 
     D du + F' d zeta - e dy = g,   F du - d zeta - q dy = r_z,   a' du = r_b,   with a = F' q + e.
 
-`by_gradients` is fast: conjugate gradients, preconditioned by the leading rows of F. `by_rank` is sure: a Cholesky factor
-of the size of F's rank, with one step of iterative refinement, which keeps its digits at any margin.
+`by_gradients` is fast: conjugate gradients, preconditioned by the leading rows of F. `by_rank` is sure: a Cholesky
+factor of the size of F's rank, with one step of iterative refinement, which keeps its digits at any margin.
 
 A way is a `Newton`. It takes the rows and a `Point`, and returns a function from g ``[n]`` to a `Direction`.
 """

@@ -14,8 +14,8 @@ import jax.numpy as jnp
 
 from pvmincq_jax._types import Array, Status
 from pvmincq_jax.voting import qp
-from pvmincq_jax.voting.factor import VoteFactor, array_module, constant, loop_on_cpu, sample_basis
 from pvmincq_jax.voting.derivatives import free_space, second_moment_tangent, solve_tangent
+from pvmincq_jax.voting.factor import VoteFactor, array_module, constant, loop_on_cpu, sample_basis
 from pvmincq_jax.voting.interior_point import solve_interior_point
 from pvmincq_jax.voting.newton import Newton, by_gradients, by_rank
 
@@ -198,7 +198,7 @@ def _quick_then_sure(sample: Sample, margin: Array) -> tuple[qp.BoxQPSolution, A
     return jax.lax.cond(residual <= _GOOD * accuracy(sample.votes.dtype), lambda: (quick, residual), again)
 
 
-# "quick" steps solve their Newton systems by conjugate gradients, "sure" ones by factors; "both" are quick and then sure.
+# "quick" steps solve their Newton systems by conjugate gradients, "sure" ones by factors; "both" is quick, then sure.
 Steps = Literal["quick", "sure", "both"]
 _ATTEMPTS = {"quick": _quick, "sure": _sure, "both": _quick_then_sure}
 
@@ -208,7 +208,9 @@ _once.defjvps(lambda tangent, one, weights: jnp.nan * jnp.sum(tangent))
 
 
 @jax.custom_jvp
-def _differentiable(sample: Sample, margin: Array, problem: qp.BoxQP, solution: qp.BoxQPSolution) -> tuple[Array, Array]:
+def _differentiable(
+    sample: Sample, margin: Array, problem: qp.BoxQP, solution: qp.BoxQPSolution
+) -> tuple[Array, Array]:
     """The weights and the multiplier of a solution, with derivatives with respect to sample and margin."""
     return solution.x, solution.multiplier
 

@@ -1,6 +1,5 @@
 """What MinCq refuses, what it reports when traced, and its other ways in: factors, masks, float32, jaxopt."""
 
-
 import jax
 import jax.numpy as jnp
 import numpy as np
