@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pvmincq_jax._checks import is_traced
+from pvmincq_jax._checks import is_traced, read_samples
 from pvmincq_jax._threads import on_all_cores
 from pvmincq_jax._types import ArrayLike, brief
 from pvmincq_jax.matching.matching import ExpectedMatching
@@ -147,7 +147,7 @@ def decision(model: Any, x: Any) -> Any:
 def _row_blocks(x: Any, rows: int) -> Iterator[Any]:
     """The points, or all views of them, so many rows at a time."""
     views = list(x) if isinstance(x, list | tuple) and all(np.ndim(view) == 2 for view in x) else None
-    points = np.asarray(x) if views is None else views[0]
+    points = read_samples(x=x)[0] if views is None else views[0]
     if np.ndim(points) < 2:
         # For the family to complain about.
         yield points
@@ -243,6 +243,7 @@ def save_model(model: PVMinCq, path: str | os.PathLike) -> None:
     for name, value in fields.items():
         if value is not None:
             arrays |= {name: np.asarray(value)} if isinstance(value, ClassNames) else _arrays(name, value)
+    _check_path(path)
     part = f"{os.fsdecode(path)}.{uuid.uuid4().hex}"
     try:
         # Through a file of our own: given a name, NumPy would add ".npz" to it.
@@ -252,6 +253,11 @@ def save_model(model: PVMinCq, path: str | os.PathLike) -> None:
     finally:
         if os.path.exists(part):
             os.remove(part)
+
+
+def _check_path(path: Any) -> None:
+    if not isinstance(path, str | bytes | os.PathLike):
+        raise ValueError(f"path must be the name of a file; it is {path!r}")
 
 
 def load_model(path: str | os.PathLike, *, voters: Any = None) -> PVMinCq:
@@ -274,6 +280,7 @@ def load_model(path: str | os.PathLike, *, voters: Any = None) -> PVMinCq:
       ...     load_model(f"{folder}/vote.npz", voters=model.voters).voters is model.voters
       True
     """
+    _check_path(path)
     if not zipfile.is_zipfile(path) and os.path.exists(path):
         raise ValueError(f"path {os.fspath(path)} is not a saved PVMinCq: it is no npz archive")
     with np.load(path, allow_pickle=False) as stored:

@@ -16,20 +16,21 @@ from typing import Any, Literal, NamedTuple
 import jax
 import numpy as np
 
-from pvmincq_jax._checks import check_margins, check_task
+from pvmincq_jax._checks import check_flag, check_margins, check_real, check_sample_weights, check_task
 from pvmincq_jax._samples import class_rows, even_rows
 from pvmincq_jax._threads import Progress, on_all_cores, progress_bar
 from pvmincq_jax._types import ArrayLike, MarginUnit, RadiusUnit, takes_options_of
 from pvmincq_jax.adaptation.choice import model_at
-from pvmincq_jax.adaptation.label import grid_of_point, read_classes, read_weights
+from pvmincq_jax.adaptation.label import read_classes, read_weights
 from pvmincq_jax.adaptation.model import PVMinCq
+from pvmincq_jax.adaptation.options import check_options, grid_of_point
 from pvmincq_jax.adaptation.sweeps import GridOptions, LearningTask, Sweep, learn_sweep
 from pvmincq_jax.adaptation.transport import Transport, barycentres, identity_transport, match_moments
-from pvmincq_jax.matching.curve import grid_radii, level_radii
+from pvmincq_jax.matching.curve import check_radii, grid_radii, level_radii
 from pvmincq_jax.matching.graph import RadiusGraph, check_reach, space_graph
 from pvmincq_jax.matching.matching import ExpectedMatching, draw_matchings
 from pvmincq_jax.matching.selflabel import SelfLabels
-from pvmincq_jax.matching.space import Metric, Precomputed, Space, make_space
+from pvmincq_jax.matching.space import Metric, Precomputed, Space, check_metric, make_space
 from pvmincq_jax.voting.centers import MOST_VOTERS, PlacedVoters, place_on_moved
 from pvmincq_jax.voting.families import VoterKind, family_grid
 from pvmincq_jax.voting.mincq import class_numbers
@@ -203,7 +204,15 @@ def transport_sweep(
       >>> figures.status.shape, len(figures.transports)
       ((2, 1, 1), 2)
     """
+    check_options(draws=draws, seed=seed, most_voters=most_voters, radius_unit=radius_unit, margin_unit=margin_unit)
+    check_options(solver=solver, mesh=mesh, progress=progress)
+    check_options(include_identity=include_identity, equal_sizes=equal_sizes)
+    check_flag("match_moments", match_moments, None, "only")
     source, labels, target = read_classes(source, source_labels, target)
+    check_metric(metric, source.shape[1])
+    if radii is not None and check_real("radii", radii).shape != (0,):
+        check_radii(radii, radius_unit)
+    check_sample_weights("identity_weights", identity_weights, len(source))
     margins = check_margins(margins, margin_unit)
     families = family_grid(voters, gammas, target)
     kinds, two = class_numbers(labels), labels.ndim == 1
@@ -286,7 +295,9 @@ def pv_transport_mincq(
       [ 1. -1.] 0.0
     """
     check_task(source, source_labels, target)
-    if identity and radius not in (None, 0):
+    check_flag("identity", identity)
+    check_flag("match_moments", match_moments)
+    if identity and radius is not None and np.any(check_real("radius", radius) != 0):
         raise ValueError(f"radius must be None or 0 where identity is True; it is {radius!r}")
     if not identity and radius is None:
         raise ValueError("radius must be a number unless identity is True; it is None")
@@ -302,7 +313,7 @@ def check_shares(ratio: ArrayLike | Sequence[float], classes: int) -> np.ndarray
       >>> check_shares(0.25, 2)
       array([0.75, 0.25])
     """
-    shares = np.asarray(ratio, float)
+    shares = np.asarray(check_real("ratio", ratio), float)
     if classes == 2:
         if shares.ndim or not 0 < shares < 1:
             raise ValueError(f"ratio must be the share of +1 in the target, between 0 and 1; it is {ratio!r}")

@@ -20,7 +20,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pvmincq_jax._checks import check_count, check_not_negative, check_points, check_positive, check_rank, check_samples
+from pvmincq_jax._checks import (
+    check_count,
+    check_not_negative,
+    check_number,
+    check_points,
+    check_positive,
+    check_rank,
+    check_samples,
+)
 from pvmincq_jax._distances import root, squared_distances
 from pvmincq_jax._types import Array, ArrayLike
 from pvmincq_jax.matching.selflabel import MatchedSpread, matched_spread
@@ -121,8 +129,9 @@ def soft_matching(
        [0.    0.993]]
     """
     check_samples(source, target)
-    check_positive("radius", radius)
-    check_positive("temperature", temperature)
+    check_number("radius", radius, check_positive)
+    check_number("temperature", temperature, check_positive)
+    iterations = check_count("iterations", iterations, 1)
     return _soft_matching(*map(jnp.asarray, (source, target, radius, temperature)), iterations)
 
 
@@ -218,8 +227,8 @@ def radius_affinity(source: ArrayLike, target: ArrayLike, radius: ArrayLike, sof
       [[1. 0.]]
     """
     check_samples(source, target)
-    check_positive("radius", radius)
-    check_not_negative("softness", softness)
+    check_number("radius", radius, check_positive)
+    check_number("softness", softness, check_not_negative)
     # Points that coincide stay within the radius whichever way they move: their root's derivative of 0 is right.
     ratio = root(squared_distances(source, target)) / radius
     soft = jnp.asarray(softness, ratio.dtype)
@@ -251,7 +260,7 @@ def sinkhorn_matching(affinity: ArrayLike, pairs: ArrayLike, *, iterations: int 
     """
     check_points("affinity", affinity)
     check_not_negative("affinity", affinity)
-    check_positive("pairs", pairs)
+    check_number("pairs", pairs, check_positive)
     iterations = check_count("iterations", iterations, 1)
     affinity = jnp.asarray(affinity, jnp.result_type(affinity, float))
     rows_left, columns_left = (jnp.maximum(size - jnp.asarray(pairs, affinity.dtype), 0.0) for size in affinity.shape)

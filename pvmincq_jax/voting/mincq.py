@@ -70,10 +70,10 @@ def _check(
     """Raises on what can be seen before tracing; returns votes and labels in one floating dtype."""
     _checks.check_points("votes", votes)
     count, voters = np.shape(votes)
-    _checks.check_labels("labels", labels, count, soft=True, sample_weights=sample_weights)
     _checks.check_sample_weights("sample_weights", sample_weights, count)
+    _checks.check_labels("labels", labels, count, soft=True, sample_weights=sample_weights)
     if voter_mask is not None:
-        _checks.check_length("voter_mask", voter_mask, voters, "voter")
+        _checks.check_weights("voter_mask", voter_mask, voters)
         if not is_traced(voter_mask) and not np.any(np.asarray(voter_mask)):
             raise ValueError("voter_mask leaves out every voter")
     # What is concrete stays with NumPy: inside jit, JAX would make it traced, and the votes' rank unknown.
@@ -143,8 +143,9 @@ def mincq(
     votes, labels = _check(votes, labels, sample_weights, voter_mask)
     _checks.check_rank("margin", margin, 0)
     _checks.check_finite("margin", margin)
-    if solver not in get_args(Solver):
-        raise ValueError(f"solver must be 'interior_point' or 'jaxopt'; it is {solver!r}")
+    _checks.check_one_of("solver", solver, get_args(Solver))
+    if factor is not None:
+        _checks.check_instance("factor", factor, VoteFactor, "pvmincq_jax.vote_factor")
     largest = 0.0
     if not is_traced(votes, labels, margin, sample_weights, voter_mask):
         with jax.ensure_compile_time_eval():

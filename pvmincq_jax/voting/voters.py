@@ -85,6 +85,7 @@ def default_gammas(target: ArrayLike) -> np.ndarray:
       >>> default_gammas(np.array([[0.0], [2.0]]))
       array([0.125, 0.5  , 2.   ])
     """
+    (target,) = _checks.read_samples(target=target)
     _checks.check_points("target", target)
     points = np.asarray(target, float)
     # Medians settle long before all pairs are looked at; canonical rows keep the choice blind to their order.
@@ -167,8 +168,7 @@ def stump_votes(x: ArrayLike, features: ArrayLike, thresholds: ArrayLike) -> Arr
     """
     _checks.check_points("x", x)
     _checks.check_rank("features", features, 1)
-    _checks.check_length("thresholds", thresholds, np.shape(features)[0], "entry of features")
-    _checks.check_finite("thresholds", thresholds)
+    _checks.check_weights("thresholds", thresholds, np.shape(features)[0], "entry of features")
     return jnp.asarray(sign_votes(x, features, thresholds))
 
 
@@ -200,8 +200,9 @@ def stump_thresholds(x: ArrayLike, per_feature: int = 10) -> tuple[np.ndarray, n
       >>> stump_thresholds(np.array([[0.0, 7.0], [1.0, 7.0], [3.0, 7.0]]))
       (array([0, 0]), array([0.5, 2. ]))
     """
-    _checks.check_points("x", x)
-    per_feature, points = _checks.check_count("per_feature", per_feature, 1), np.asarray(x)
+    (points,) = _checks.read_samples(x=x)
+    _checks.check_points("x", points)
+    per_feature = _checks.check_count("per_feature", per_feature, 1)
     # In the points' own precision, so that no later rounding moves a threshold onto the next value.
     points = points if np.issubdtype(points.dtype, np.floating) else points.astype(float)
     thresholds = []
@@ -285,7 +286,7 @@ class OutputVoters(NamedTuple):
     def votes(self, x: ArrayLike) -> Any:
         """The outputs, checked."""
         _checks.check_points("outputs", x)
-        _checks.check_positive("bound", self.bound)
+        _checks.check_number("bound", self.bound, _checks.check_positive)
         if _checks.is_traced(x, self.bound):
             return x
         largest = np.max(np.abs(np.asarray(x)))
