@@ -148,8 +148,8 @@ def check_labels(
         raise ValueError(f"{name} must be -1 or +1; it also holds {', '.join(f'{s:g}' for s in strange[:5])}")
 
 
-def check_sample_weights(name: str, value: ArrayLike | None, length: int) -> None:
-    """Non-negative, finite, not all zero."""
+def check_sample_weights(name: str, value: ArrayLike | None, length: int, dtype: Any = float) -> None:
+    """Non-negative, finite, not all zero, with a finite sum in the dtype that they are used in."""
     if value is None:
         return
     check_length(name, value, length, "sample point")
@@ -159,8 +159,8 @@ def check_sample_weights(name: str, value: ArrayLike | None, length: int) -> Non
     if not np.any(value):
         raise ValueError(f"{name} are all zero: no sample point counts")
     with np.errstate(over="ignore"):
-        if not np.isfinite(np.sum(value)):
-            raise ValueError(f"{name} must have a finite sum; the largest is {np.max(value):g}")
+        if not np.isfinite(np.sum(value, dtype=dtype)):
+            raise ValueError(f"{name} must have a finite sum in {np.dtype(dtype)}; the largest is {np.max(value):g}")
 
 
 def check_positive(name: str, value: Any) -> None:

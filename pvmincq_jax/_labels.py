@@ -46,7 +46,7 @@ def taken(y: Any, rows: np.ndarray) -> Any:
 
 def read_domain(sample_domain: Any, count: int) -> np.ndarray:
     """The domain of each row ``[m]``, from one for each or one for all."""
-    domain = check_real("sample_domain", sample_domain)
+    domain = np.asarray(check_real("sample_domain", [sample_domain])[0])
     if domain.ndim and domain.shape != (count,):
         raise ValueError(f"sample_domain must have one entry per row of X ({count}); its shape is {domain.shape}")
     if not np.issubdtype(domain.dtype, np.number) or np.any(np.isnan(domain)):

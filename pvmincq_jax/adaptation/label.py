@@ -27,7 +27,7 @@ from pvmincq_jax.voting.centers import MOST_VOTERS, CenterKind, PlacedVoters, pl
 from pvmincq_jax.voting.families import VoterKind, family_grid
 from pvmincq_jax.voting.mincq import class_numbers, one_against_rest
 from pvmincq_jax.voting.program import Solver
-from pvmincq_jax.voting.voters import OutputVoters
+from pvmincq_jax.voting.voters import OutputVoters, check_outputs
 
 __all__ = ["adapt_votes", "mincq_sweep", "pv_mincq", "sweep"]
 
@@ -233,9 +233,8 @@ def adapt_votes(
       >>> print(abs(vote.weights.round(3)), decision(vote, np.array([[0.8, 0.0]])).round(3))
       [0.25 0.  ] [0.2]
     """
-    _checks.check_points("votes", votes)
+    check_outputs("votes", votes, bound)
     _checks.check_instance("self_labels", self_labels, SelfLabels, "pvmincq_jax.self_label")
-    _checks.check_number("bound", bound, _checks.check_positive)
     _checks.check_length("self_labels.labels", self_labels.labels, np.shape(votes)[0], "row of the votes")
     votes = np.asarray(votes, common_dtype(votes))
     placed = PlacedVoters(OutputVoters(bound), lambda *_: np.ones(votes.shape[1], bool))

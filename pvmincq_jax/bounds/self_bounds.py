@@ -236,6 +236,7 @@ def target_bound(
     """
     _checks.check_points("votes", votes)
     _checks.check_labels("self_labels", self_labels, np.shape(votes)[0], soft=True)
+    _checks.check_points("unlabelled_votes", unlabelled_votes)
     inside = within(0, 1, label_gap=label_gap)
     _checks.check_number("label_gap", label_gap)
     best = self_bound(votes, self_labels, unlabelled_votes=unlabelled_votes, bound=bound, **options)

@@ -220,13 +220,13 @@ def vote_factor(
         votes = np.asarray(votes) if isinstance(votes, jax.Array) else votes
         sample_weights = np.asarray(sample_weights) if isinstance(sample_weights, jax.Array) else sample_weights
     check_points("votes", votes)
-    check_sample_weights("sample_weights", sample_weights, np.shape(votes)[0])
+    dtype = floating_dtype(votes)
+    check_sample_weights("sample_weights", sample_weights, np.shape(votes)[0], dtype)
     if tolerance is not None:
         check_number("tolerance", tolerance, check_positive)
     smaller = min(np.shape(votes))
     if rank is not None and check_count("rank", rank, 1) > smaller:
         raise ValueError(f"rank must be in [1, {smaller}], the smaller side of the votes; it is {rank}")
-    dtype = floating_dtype(votes)
     xp: Any = jnp if is_traced(votes, sample_weights) else np
     # A cast to float32 may overflow.
     with np.errstate(over="ignore", invalid="ignore"):

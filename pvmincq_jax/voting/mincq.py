@@ -70,15 +70,20 @@ def _check(
     """Raises on what can be seen before tracing; returns votes and labels in one floating dtype."""
     _checks.check_points("votes", votes)
     count, voters = np.shape(votes)
-    _checks.check_sample_weights("sample_weights", sample_weights, count)
+    dtype = floating_dtype(votes)
+    _checks.check_sample_weights("sample_weights", sample_weights, count, dtype)
     _checks.check_labels("labels", labels, count, soft=True, sample_weights=sample_weights)
     if voter_mask is not None:
         _checks.check_weights("voter_mask", voter_mask, voters)
         if not is_traced(voter_mask) and not np.any(np.asarray(voter_mask)):
             raise ValueError("voter_mask leaves out every voter")
     # What is concrete stays with NumPy: inside jit, JAX would make it traced, and the votes' rank unknown.
-    dtype = floating_dtype(votes)
-    return tuple((jnp if is_traced(part) else np).asarray(part, dtype) for part in (votes, labels))
+    with np.errstate(over="ignore"):
+        checked = tuple((jnp if is_traced(part) else np).asarray(part, dtype) for part in (votes, labels))
+    if not _checks.on_device(votes):
+        # A cast to float32 may overflow.
+        _checks.check_finite(f"votes as {dtype}", checked[0])
+    return checked
 
 
 def normalised(sample_weights: ArrayLike | None, count: int, dtype: Any, xp: Any = jnp) -> Array:

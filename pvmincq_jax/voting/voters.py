@@ -25,6 +25,8 @@ GAMMA_MULTIPLES = (0.5, 2.0, 8.0)
 # exp(-t) is below the smallest normal number of float64 (and of float32) from here on: on a device, votes of farther
 # points are cut to zero, with derivative zero.
 _FAR = 708.0
+# Squares of larger votes overflow.
+_LARGEST = 1e150
 
 
 def rbf_votes(x: ArrayLike, centers: ArrayLike, gamma: ArrayLike) -> Array:
@@ -285,17 +287,24 @@ class OutputVoters(NamedTuple):
 
     def votes(self, x: ArrayLike) -> Any:
         """The outputs, checked."""
-        _checks.check_points("outputs", x)
-        _checks.check_number("bound", self.bound, _checks.check_positive)
-        if _checks.is_traced(x, self.bound):
-            return x
-        largest = np.max(np.abs(np.asarray(x)))
-        if largest > self.bound:
-            raise ValueError(
-                f"outputs must lie in [-{self.bound:g}, {self.bound:g}]; the largest size is {largest:g}. Squash them "
-                "(tanh, 2 p - 1) or pass their true bound"
-            )
-        return np.asarray(x)
+        check_outputs("outputs", x, self.bound)
+        return x if _checks.is_traced(x, self.bound) else np.asarray(x)
+
+
+def check_outputs(name: str, outputs: ArrayLike, bound: ArrayLike) -> None:
+    """Outputs of classifiers ``[m, n]``, of sizes up to the bound; its square must be finite."""
+    _checks.check_points(name, outputs)
+    _checks.check_number("bound", bound, _checks.check_positive)
+    if _checks.is_traced(outputs, bound):
+        return
+    if bound > _LARGEST:
+        raise ValueError(f"bound must be at most {_LARGEST:g}; it is {bound:g}")
+    largest = float(np.max(np.abs(np.asarray(outputs))))
+    if largest > bound:
+        raise ValueError(
+            f"{name} must lie in [-{bound:g}, {bound:g}]; the largest size is {largest:g}. Squash them "
+            "(tanh, 2 p - 1) or pass their true bound"
+        )
 
 
 def _points(x: ArrayLike, like: ArrayLike) -> ArrayLike:
