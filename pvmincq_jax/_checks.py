@@ -264,6 +264,7 @@ def check_class_labels(name: str, labels: ArrayLike, length: int, *, classes: bo
 
 def check_task(source: ArrayLike, source_labels: ArrayLike, target: ArrayLike, *, classes: bool = False) -> None:
     """A labelled source sample with both classes, and a target sample of the same space; see `check_class_labels`."""
+    source, source_labels, target = read_samples(source=source, source_labels=source_labels, target=target)
     check_samples(source, target)
     check_class_labels("source_labels", source_labels, np.shape(source)[0], classes=classes)
 

@@ -114,7 +114,8 @@ class VoteClassifier(ClassifierMixin, BaseEstimator):
 
     def _read(self, X: np.ndarray, y: Any, sample_weight: Any, target: np.ndarray | None = None) -> Domains:
         """A task of the rows that have a weight, of one domain if there is no target; learns the classes' names."""
-        weights = np.ones(len(X)) if sample_weight is None else _checks.check_real("sample_weight", sample_weight)
+        given = np.ones(len(X)) if sample_weight is None else sample_weight
+        (weights,) = _checks.read_samples(sample_weight=given)
         _checks.check_sample_weights("sample_weight", weights, len(X))
         kept = weights > 0
         self.classes_, labels = signs(_labels.taken(y, kept))

@@ -244,6 +244,10 @@ def bad_values(valid: Any) -> Iterator[Bad]:
             changed = valid.astype(type(entry) if kind == "complex" else object if kind == "text" else float)
             changed.flat[0] = entry
             yield Bad(f"{kind} inside", changed)
+        yield Bad(
+            "NaN on a device",
+            jnp.asarray(np.where(np.arange(valid.size) == 0, np.nan, valid.ravel())).reshape(valid.shape),
+        )
         yield Bad("a row less", valid[:-1])
         yield Bad("one axis more", valid[..., None])
         yield Bad("text for numbers", valid.astype(str))

@@ -24,6 +24,12 @@ RATES = {"gibbs_risk", "disagreement", "m", "kl", "delta", "disagreement_m", "mu
 OF_RATES = {name for name in FUNCTIONS if "gibbs_risk" in inspect.signature(getattr(pvm, name)).parameters}
 OF_RATES |= {"gibbs_deviation_bound", "disagreement_deviation_bound"}
 SAMPLES = {"source", "target", "x", "centers", "outputs", "affinity", "unlabelled_votes"}
+# Functions that work under jit do not look at the numbers of JAX arrays, and answer with NaN or a status.
+TRACED = {
+    "pvmincq_jax.voting.cbound", "pvmincq_jax.voting.mincq", "pvmincq_jax.voting.voters", "pvmincq_jax.matching.soft",
+    "pvmincq_jax.bounds.domain", "pvmincq_jax.bounds.deviation", "pvmincq_jax.bounds.self_bounds",
+}  # fmt: skip
+TRACED_TOO = {"move", "apply_map"}
 # What else is a value like any other.
 ALLOWED = {
     ("metric", "infinite"),  # the order of a Minkowski distance: Chebyshev's
@@ -47,6 +53,8 @@ def is_allowed(name: str, argument: str, kind: str) -> bool:
     parameters = inspect.signature(CLASSES.get(name) or getattr(pvm, name)).parameters
     if kind == "None":
         return argument in NONE or (argument in parameters and parameters[argument].default is None)
+    if kind == "NaN on a device":
+        return name in TRACED_TOO or (name in FUNCTIONS and getattr(pvm, name).__module__ in TRACED)
     return (
         (argument, kind) in ALLOWED
         or (name, argument, kind) in ALLOWED_BY

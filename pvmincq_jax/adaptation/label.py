@@ -16,16 +16,16 @@ from pvmincq_jax._threads import Progress, progress_bar
 from pvmincq_jax._types import ArrayLike, MarginUnit, RadiusUnit, common_dtype, takes_options_of
 from pvmincq_jax.adaptation.choice import model_at
 from pvmincq_jax.adaptation.model import PVMinCq
-from pvmincq_jax.adaptation.options import check_options, grid_of_point
+from pvmincq_jax.adaptation.options import check_grid, check_options, grid_of_point
 from pvmincq_jax.adaptation.sweeps import GridOptions, LearningTask, Sweep, learn_sweep
-from pvmincq_jax.matching.curve import PV_LEVELS, check_radii, grid_radii
+from pvmincq_jax.matching.curve import PV_LEVELS, grid_radii
 from pvmincq_jax.matching.graph import RadiusGraph, check_reach, space_graph
 from pvmincq_jax.matching.matching import ExpectedMatching, MatchingDraws, draw_matchings
 from pvmincq_jax.matching.selflabel import SelfLabels, carry_labels
-from pvmincq_jax.matching.space import Metric, check_metric, make_space
+from pvmincq_jax.matching.space import Metric, make_space
 from pvmincq_jax.voting.centers import MOST_VOTERS, CenterKind, PlacedVoters, place_voters
 from pvmincq_jax.voting.families import VoterKind, family_grid
-from pvmincq_jax.voting.mincq import class_numbers, one_against_rest
+from pvmincq_jax.voting.mincq import class_numbers, labels_by_class
 from pvmincq_jax.voting.program import Solver
 from pvmincq_jax.voting.voters import OutputVoters, check_outputs
 
@@ -42,13 +42,7 @@ def read_classes(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """A checked task in one precision, with labels ``[m_s]``, or those of each class against the rest ``[c, m_s]``."""
     source, labels, target = _checks.read_task(source, source_labels, target, classes=True)
-    return source, _by_class(labels), target
-
-
-def _by_class(labels: np.ndarray) -> np.ndarray:
-    if not _checks.are_class_numbers(labels):
-        return labels
-    return one_against_rest(labels, int(np.max(labels)) + 1).astype(labels.dtype)
+    return source, labels_by_class(labels), target
 
 
 def read_weights(name: str, weights: ArrayLike | None, count: int) -> np.ndarray:
@@ -60,8 +54,9 @@ def read_weights(name: str, weights: ArrayLike | None, count: int) -> np.ndarray
     """
     if weights is None:
         return np.ones(count)
-    _checks.check_sample_weights(name, weights, count)
-    values = np.asarray(weights, float)
+    (values,) = _checks.read_samples(**{name: weights})
+    _checks.check_sample_weights(name, values, count)
+    values = values.astype(float)
     if np.any(values == 0):
         raise ValueError(f"{name} must be above 0; row {np.argmin(values)} has 0. Leave such rows out")
     return values / np.mean(values)
@@ -125,15 +120,16 @@ def sweep(
       >>> figures.status.shape, figures.source_risk.shape
       ((2, 1, 1), (2, 2, 1, 1))
     """
-    check_options(draws=draws, seed=seed, centers=centers, most_voters=most_voters, radius_unit=radius_unit)
-    check_options(margin_unit=margin_unit, solver=solver, mesh=mesh, progress=progress)
     source, labels, target = read_classes(source, source_labels, target)
-    check_metric(metric, source.shape[1])
-    margins = _checks.check_margins(margins, margin_unit)
+    check_grid(
+        source, radii=radii, margins=margins, draws=draws, seed=seed, centers=centers, most_voters=most_voters,
+        radius_unit=radius_unit, margin_unit=margin_unit, metric=metric, solver=solver, mesh=mesh, progress=progress,
+        source_weights=source_weights,
+    )  # fmt: skip
+    margins = np.asarray(margins, float)
+    families = family_grid(voters, gammas, target)
     if radii is None:
         radii, radius_unit = PV_LEVELS, "pv"
-    check_radii(radii, radius_unit)
-    families = family_grid(voters, gammas, target)
     count = _fold_count(folds, labels, np.size(radii) * len(margins) * len(families.values))
     options = GridOptions(families.values, margins, margin_unit, solver, mesh)
     kinds = class_numbers(labels)
@@ -233,6 +229,7 @@ def adapt_votes(
       >>> print(abs(vote.weights.round(3)), decision(vote, np.array([[0.8, 0.0]])).round(3))
       [0.25 0.  ] [0.2]
     """
+    (votes,) = _checks.read_samples(votes=votes)
     check_outputs("votes", votes, bound)
     _checks.check_instance("self_labels", self_labels, SelfLabels, "pvmincq_jax.self_label")
     _checks.check_length("self_labels.labels", self_labels.labels, np.shape(votes)[0], "row of the votes")
@@ -279,7 +276,7 @@ def mincq_sweep(
     _checks.check_points("points", points)
     _checks.check_class_labels("labels", labels, len(points))
     dtype = common_dtype(points)
-    points, labels = points.astype(dtype), _by_class(labels.astype(dtype))
+    points, labels = points.astype(dtype), labels_by_class(labels.astype(dtype))
     margins, families = _checks.check_margins(margins, margin_unit), family_grid(voters, gammas, points)
     count = _fold_count(folds, labels, len(margins) * len(families.values))
     learns = everybody_and_folds(points, class_numbers(labels), count, seed)

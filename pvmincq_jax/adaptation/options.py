@@ -5,6 +5,7 @@ from functools import partial
 from typing import Any, get_args
 
 import jax
+import numpy as np
 
 from pvmincq_jax._checks import (
     check_callable,
@@ -16,11 +17,16 @@ from pvmincq_jax._checks import (
     check_number,
     check_one_of,
     check_positive,
+    check_real,
+    check_sample_weights,
     check_seed,
+    read_samples,
 )
 from pvmincq_jax._threads import Progress
 from pvmincq_jax._types import MarginUnit, RadiusUnit
 from pvmincq_jax.adaptation.sweeps import Sweep
+from pvmincq_jax.matching.curve import check_radii
+from pvmincq_jax.matching.space import check_metric
 from pvmincq_jax.voting.centers import CenterKind
 from pvmincq_jax.voting.families import one_family
 from pvmincq_jax.voting.program import Solver
@@ -68,6 +74,22 @@ def check_options(**options: Any) -> None:
     for name, value in options.items():
         if name in _RULES:
             _RULES[name](name, value)
+
+
+def check_grid(source: np.ndarray, **options: Any) -> None:
+    """The same, and of a grid for these source points its lists, metric and weights; no radii are for the caller."""
+    check_options(**options)
+    if "margins" in options:
+        check_margins(options["margins"], options.get("margin_unit", "fraction"))
+    radii = options.get("radii")
+    if radii is not None and check_real("radii", radii).shape != (0,):
+        check_radii(radii, options.get("radius_unit", "absolute"))
+    if "metric" in options:
+        check_metric(options["metric"], np.shape(source)[1])
+    for name in ("source_weights", "identity_weights"):
+        if options.get(name) is not None:
+            (weights,) = read_samples(**{name: options[name]})
+            check_sample_weights(name, weights, len(source))
 
 
 def check_sweep(sweep: Any) -> None:

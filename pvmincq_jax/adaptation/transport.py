@@ -115,12 +115,12 @@ def identity_transport(
     """
     (source,) = _checks.read_samples(source=source)
     _checks.check_points("source", source)
-    if moved is not None:
-        _checks.check_rows("moved", moved, source)
-        _checks.check_same_dimension("moved", moved, "source", source)
+    moved, weights = _checks.read_samples(
+        moved=source if moved is None else moved, weights=np.ones(len(source)) if weights is None else weights
+    )
+    _checks.check_rows("moved", moved, source)
+    _checks.check_same_dimension("moved", moved, "source", source)
     _checks.check_sample_weights("weights", weights, len(source))
-    moved = source if moved is None else np.asarray(moved)
-    weights = np.ones(len(source)) if weights is None else np.asarray(weights)
     still, nobody = np.zeros(len(source)), np.zeros(0, int)
     return Transport(source, moved, weights, still, still, 1.0, 0.0, ExpectedMatching(nobody, nobody, np.zeros(0)))
 
@@ -199,8 +199,9 @@ def pv_transport(
     _checks.check_samples(source, target)
     ties = None
     if source_labels is not None:
-        _checks.check_labels("source_labels", source_labels, np.shape(source)[0], soft=False)
-        ties = np.asarray(source_labels, float)
+        (labels,) = _checks.read_samples(source_labels=source_labels)
+        _checks.check_labels("source_labels", labels, len(source), soft=False)
+        ties = labels.astype(float)
     dtype = common_dtype(source, target)
     source, target = np.asarray(source, dtype), np.asarray(target, dtype)
     graph = check_reach(space_graph(make_space(source, target, metric, ties=ties), radius))

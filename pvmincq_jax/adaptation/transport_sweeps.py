@@ -16,21 +16,21 @@ from typing import Any, Literal, NamedTuple
 import jax
 import numpy as np
 
-from pvmincq_jax._checks import check_flag, check_margins, check_real, check_sample_weights, check_task
+from pvmincq_jax._checks import check_flag, check_real, check_task
 from pvmincq_jax._samples import class_rows, even_rows
 from pvmincq_jax._threads import Progress, on_all_cores, progress_bar
 from pvmincq_jax._types import ArrayLike, MarginUnit, RadiusUnit, takes_options_of
 from pvmincq_jax.adaptation.choice import model_at
 from pvmincq_jax.adaptation.label import read_classes, read_weights
 from pvmincq_jax.adaptation.model import PVMinCq
-from pvmincq_jax.adaptation.options import check_options, grid_of_point
+from pvmincq_jax.adaptation.options import check_grid, grid_of_point
 from pvmincq_jax.adaptation.sweeps import GridOptions, LearningTask, Sweep, learn_sweep
 from pvmincq_jax.adaptation.transport import Transport, barycentres, identity_transport, match_moments
-from pvmincq_jax.matching.curve import check_radii, grid_radii, level_radii
+from pvmincq_jax.matching.curve import grid_radii, level_radii
 from pvmincq_jax.matching.graph import RadiusGraph, check_reach, space_graph
 from pvmincq_jax.matching.matching import ExpectedMatching, draw_matchings
 from pvmincq_jax.matching.selflabel import SelfLabels
-from pvmincq_jax.matching.space import Metric, Precomputed, Space, check_metric, make_space
+from pvmincq_jax.matching.space import Metric, Precomputed, Space, make_space
 from pvmincq_jax.voting.centers import MOST_VOTERS, PlacedVoters, place_on_moved
 from pvmincq_jax.voting.families import VoterKind, family_grid
 from pvmincq_jax.voting.mincq import class_numbers
@@ -204,16 +204,14 @@ def transport_sweep(
       >>> figures.status.shape, len(figures.transports)
       ((2, 1, 1), 2)
     """
-    check_options(draws=draws, seed=seed, most_voters=most_voters, radius_unit=radius_unit, margin_unit=margin_unit)
-    check_options(solver=solver, mesh=mesh, progress=progress)
-    check_options(include_identity=include_identity, equal_sizes=equal_sizes)
     check_flag("match_moments", match_moments, None, "only")
     source, labels, target = read_classes(source, source_labels, target)
-    check_metric(metric, source.shape[1])
-    if radii is not None and check_real("radii", radii).shape != (0,):
-        check_radii(radii, radius_unit)
-    check_sample_weights("identity_weights", identity_weights, len(source))
-    margins = check_margins(margins, margin_unit)
+    check_grid(
+        source, radii=radii, margins=margins, draws=draws, seed=seed, most_voters=most_voters, radius_unit=radius_unit,
+        margin_unit=margin_unit, metric=metric, solver=solver, mesh=mesh, progress=progress, equal_sizes=equal_sizes,
+        include_identity=include_identity, identity_weights=identity_weights, source_weights=source_weights,
+    )  # fmt: skip
+    margins = np.asarray(margins, float)
     families = family_grid(voters, gammas, target)
     kinds, two = class_numbers(labels), labels.ndim == 1
     shares = None if ratio is None else check_shares(ratio, np.unique(kinds).size)

@@ -12,7 +12,7 @@ from pvmincq_jax.adaptation.choice import TOP_FRACTION, Choice, check_fraction, 
 from pvmincq_jax.adaptation.criteria import Criterion, label_criterion, rs, scores_of
 from pvmincq_jax.adaptation.label import mincq_sweep, read_classes, read_weights, sweep
 from pvmincq_jax.adaptation.model import PVMinCq
-from pvmincq_jax.adaptation.options import check_options
+from pvmincq_jax.adaptation.options import check_grid
 from pvmincq_jax.adaptation.shift import Shift, contradicted, detect_shift, label_shift
 from pvmincq_jax.adaptation.sweeps import GridOptions, LearningTask, Sweep, learn_sweep
 from pvmincq_jax.adaptation.transport import Transport, move_all, nearest_means
@@ -84,7 +84,7 @@ def _fit_parts(
 ) -> ValidatedFit | None:
     """For large samples: chooses on a random part of each, then learns the vote on all points. None if not needed."""
     size, precomputed = max(len(np.asarray(one)) for one in task), isinstance(options.get("metric"), Precomputed)
-    if most is None or size <= check_count("most_points", most, 2) or precomputed:
+    if most is None or size <= most or precomputed:
         return None
     source, labels, target = read_classes(*task)
     names, seed = np.asarray(task[1]), options.get("seed", 0)
@@ -189,8 +189,9 @@ def fit_validated(
       >>> fit.choice.radius == float(fit.model.radius), pvm.predict(fit.model, task.test).shape
       (True, (1500,))
     """
-    check_options(**grid, criterion=criterion, draws=1 if draws is None else draws, most_points=most_points)
     check_task(source, source_labels, target, classes=True)
+    counts = {"draws": 1 if draws is None else draws, "most_points": most_points}
+    check_grid(np.asarray(source), **grid, **counts, criterion=criterion)
     options = grid | {"criterion": criterion, "draws": draws}
     parts = _fit_parts(fit_validated, (source, source_labels, target), most_points, options)
     if parts is not None:
@@ -293,9 +294,10 @@ def fit_transport_validated(
       >>> fit.choice.radius == float(fit.model.radius), pvm.predict(fit.model, task.test).shape
       (True, (1500,))
     """
-    check_options(**grid, criterion=criterion, draws=1 if draws is None else draws, most_points=most_points)
     task = source, source_labels, target
     check_task(*task, classes=True)
+    counts = {"draws": 1 if draws is None else draws, "most_points": most_points}
+    check_grid(np.asarray(source), **grid, **counts, criterion=criterion)
     if not isinstance(ratio, str):
         check_shares(ratio, np.unique(np.asarray(source_labels)).size)
     elif ratio not in ("source", "estimated"):

@@ -262,6 +262,7 @@ def fit_votes_validated(
     """
     check_options(**grid, criterion=criterion)
     source, labels, target = _checks.read_task(source, source_labels, target)
+    source_votes, target_votes = _checks.read_samples(source_votes=source_votes, target_votes=target_votes)
     _checks.check_rows("source_votes", source_votes, source)
     _checks.check_rows("target_votes", target_votes, target)
     _checks.check_same_dimension("source_votes", source_votes, "target_votes", target_votes)

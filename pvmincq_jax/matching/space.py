@@ -156,13 +156,13 @@ def check_metric(metric: Metric, dimensions: int) -> None:
         if metric not in _POWERS:
             raise ValueError(f"metric must be one of {', '.join(_POWERS)}, or not a string; it is {metric!r}")
     elif not callable(metric):
-        order = check_real("metric", metric)
+        order = check_real("metric", *read_samples(metric=metric))
         if order.ndim == 0:
             if not order >= 1:
                 raise ValueError(f"metric, as the order of a Minkowski distance, must be at least 1; it is {order:g}")
             return
-        check_rank("metric", metric, 2)
-        check_finite("metric", metric)
+        check_rank("metric", order, 2)
+        check_finite("metric", order)
         if order.shape != (dimensions, dimensions):
             raise ValueError(
                 f"metric must be a matrix with a row per feature ({dimensions}, {dimensions}); its shape is "

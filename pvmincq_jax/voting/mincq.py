@@ -155,6 +155,8 @@ def mincq(
     if not is_traced(votes, labels, margin, sample_weights, voter_mask):
         with jax.ensure_compile_time_eval():
             largest = float(max_margin(votes, labels, sample_weights=sample_weights, voter_mask=voter_mask))
+        if not np.isfinite(largest):
+            raise ValueError(f"votes, labels and sample_weights must be finite in {votes.dtype}; mu_max is {largest:g}")
         if not 0 < float(margin) <= largest * (1 + ROUNDING * float(jnp.finfo(votes.dtype).eps)):
             raise ValueError(
                 f"margin must be in (0, mu_max], with mu_max = {largest:.6g} here; it is {float(margin):g}"
@@ -207,6 +209,18 @@ def one_against_rest(numbers: np.ndarray, count: int) -> np.ndarray:
              [-1.,  1., -1.]])
     """
     return np.where(numbers == np.arange(count)[:, None], 1.0, -1.0)
+
+
+def labels_by_class(labels: np.ndarray) -> np.ndarray:
+    """Labels of two classes as they are ``[m]``, or of each of more against the rest ``[c, m]``, from their numbers.
+
+    Example:
+      >>> labels_by_class(np.array([1.0, -1.0])), labels_by_class(np.array([0.0, 2.0, 1.0])).shape
+      (array([ 1., -1.]), (3, 3))
+    """
+    if not _checks.are_class_numbers(labels):
+        return labels
+    return one_against_rest(labels, int(np.max(labels)) + 1).astype(labels.dtype)
 
 
 def class_numbers(labels: np.ndarray) -> np.ndarray:

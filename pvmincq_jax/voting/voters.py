@@ -309,8 +309,10 @@ def check_outputs(name: str, outputs: ArrayLike, bound: ArrayLike) -> None:
 
 def _points(x: ArrayLike, like: ArrayLike) -> ArrayLike:
     """Points, checked, in the precision of the family."""
+    traced = _checks.is_traced(x, like)
+    x = x if traced else _checks.read_samples(x=x)[0]
     _checks.check_points("x", x)
-    if _checks.is_traced(x, like):
+    if traced:
         return x
     dtype = np.asarray(like).dtype
     return np.asarray(x, dtype if np.issubdtype(dtype, np.floating) else float)
