@@ -219,21 +219,23 @@ def check_seed(name: str, value: Any) -> int:
 def check_one_of(name: str, value: Any, allowed: Sequence[str]) -> None:
     """One of two names or more."""
     if not (isinstance(value, str) and value in allowed):
-        first = ", ".join(map(repr, allowed[:-1]))
-        raise ValueError(f"{name} must be {first} or {allowed[-1]!r}; it is {value!r}")
+        raise ValueError(f"{name} must be {_listed(allowed)}; it is {value!r}")
 
 
 def check_flag(name: str, value: Any, *others: str | None) -> None:
     """True, False, or one of others."""
     if not isinstance(value, bool | np.bool_) and not (isinstance(value, str | None) and value in others):
-        allowed = ", ".join(map(repr, (True, *others)))
-        raise ValueError(f"{name} must be {allowed} or False; it is {value!r}")
+        raise ValueError(f"{name} must be {_listed((True, False, *others))}; it is {value!r}")
+
+
+def _listed(values: Sequence[Any]) -> str:
+    return f"{', '.join(map(repr, values[:-1]))} or {values[-1]!r}"
 
 
 def check_instance(name: str, value: Any, kind: type, source: str) -> None:
     """A record, which some function makes."""
     if not isinstance(value, kind):
-        raise ValueError(f"{name} must be a {kind.__name__}, of {source}; it is of type {type(value).__name__}")
+        raise ValueError(f"{name} must be a {kind.__name__}, as {source} returns; it is of type {type(value).__name__}")
 
 
 def check_samples(source: ArrayLike, target: ArrayLike) -> None:

@@ -91,6 +91,8 @@ def own_c_bound(x: ArrayLike, labels: ArrayLike, gamma: ArrayLike) -> Array:
       >>> print(own_c_bound(x, np.array([1, 1, -1, -1]), 9.0).round(3), own_c_bound(x, np.array([1, -1, 1, -1]), 9.0))
       0.0 1.0
     """
+    _checks.check_points("x", x)
+    _checks.check_labels("labels", labels, np.shape(x)[0], soft=True)
     labels = jnp.asarray(labels)
     votes = rbf_votes(x, x, gamma)
     return c_bound(votes - jnp.eye(votes.shape[0], dtype=votes.dtype), labels, labels / labels.shape[0])

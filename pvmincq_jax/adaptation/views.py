@@ -290,6 +290,8 @@ def view_margins(model: PVMinCq, views: Views) -> Array:
       >>> view_margins(model, [a, b]).shape
       (4, 2)
     """
+    _checks.check_instance("model", model, PVMinCq, "pvmincq_jax.pv_mincq_views")
+    _checks.check_instance("model.voters", model.voters, ViewVoters, "pvmincq_jax.pv_mincq_views")
     families = model.voters.families
     check_views("views", views, len(families))
     # Every view has a kernel on each target point.

@@ -336,6 +336,8 @@ def quasi_uniform_kl(weights: ArrayLike) -> Array:
     """
     _checks.check_rank("weights", weights, 1)
     n = np.shape(weights)[0]
+    if not n:
+        raise ValueError("weights is empty")
     # A solver may leave the box by rounding.
     inside = within(-(1 + 1e-6) / n, (1 + 1e-6) / n, weights=weights)
     (scaled,) = floats(weights)

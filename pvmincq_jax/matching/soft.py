@@ -26,7 +26,6 @@ from pvmincq_jax._checks import (
     check_number,
     check_points,
     check_positive,
-    check_rank,
     check_samples,
 )
 from pvmincq_jax._distances import root, squared_distances
@@ -186,7 +185,8 @@ def soft_eps_h(source_votes: ArrayLike, target_votes: ArrayLike, pair_weights: A
       0.707
     """
     for name, value in (("source_votes", source_votes), ("target_votes", target_votes), ("pair_weights", pair_weights)):
-        check_rank(name, value, 2)
+        check_points(name, value)
+    check_not_negative("pair_weights", pair_weights)
     if np.shape(pair_weights) != (np.shape(source_votes)[0], np.shape(target_votes)[0]):
         raise ValueError(
             f"pair_weights must have a row per source point and a column per target point "
