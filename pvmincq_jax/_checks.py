@@ -5,15 +5,21 @@ code that computes with them answers with a `Status` or NaN. Host functions turn
 """
 
 import operator
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, get_args
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
-from pvmincq_jax._types import ArrayLike, MarginUnit, common_dtype
+from pvmincq_jax._types import ArrayLike, MarginUnit, brief, common_dtype
 
 __all__: list[str] = []
+
+# Squares of larger coordinates would overflow.
+_LARGEST = 1e150
+# Beyond, an integer is no number to NumPy.
+_LARGEST_INTEGER = 2**64 - 1
 
 
 def is_traced(*values: Any) -> bool:
@@ -33,40 +39,67 @@ def read_samples(**arrays: Any) -> list[np.ndarray]:
             raise ValueError(
                 f"{name} is traced, and this function runs on the host: call it outside jit, vmap and grad"
             )
-    return [value if hasattr(value, "toarray") else np.asarray(value) for value in arrays.values()]
+    return [value if hasattr(value, "toarray") else _as_array(name, value, np) for name, value in arrays.items()]
 
 
-def check_rank(name: str, value: ArrayLike, rank: int) -> None:
+def check_real(name: str, value: Any) -> Any:
+    """Real numbers, as an array: NumPy's, or JAX's where the value is one. No text, and no sparse matrix."""
+    if hasattr(value, "toarray"):
+        raise ValueError(f"{name} is sparse, a {type(value).__name__}; give a dense array, such as {name}.toarray()")
+    array = _as_array(name, value, jnp if on_device(value) else np)
+    imaginary = jnp.issubdtype(array.dtype, np.complexfloating)
+    if (jnp.issubdtype(array.dtype, np.number) and not imaginary) or array.dtype == bool:
+        return array
+    entries = array.ravel().tolist() if isinstance(array, np.ndarray) else []
+    strange = (entry for entry in entries if not isinstance(entry, float | int) or abs(entry) > _LARGEST_INTEGER)
+    said = "be a number; it is" if array.ndim == 0 else "hold numbers; it holds"
+    said = said.replace("number", "real number") if imaginary else said
+    raise ValueError(f"{name} must {said} {next(strange, array.dtype)!r}")
+
+
+def _as_array(name: str, value: Any, xp: Any) -> Any:
+    try:
+        return xp.asarray(value)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} must hold numbers, in rows of one length; it is {brief(value)}") from None
+
+
+def check_rank(name: str, value: Any, rank: int) -> None:
     """Static, so it holds for traced values too."""
-    shape = np.shape(value)
+    try:
+        shape = np.shape(value)
+    except ValueError:
+        raise ValueError(f"{name} must be an array of rank {rank}, with rows of one length; it is {value!r}") from None
     if len(shape) != rank:
         raise ValueError(f"{name} must be an array of rank {rank}; its shape is {shape}")
 
 
-def check_length(name: str, value: ArrayLike, length: int, what: str) -> None:
+def check_length(name: str, value: Any, length: int, what: str) -> None:
     """A vector with one entry per `what`."""
     check_rank(name, value, 1)
     if np.shape(value)[0] != length:
         raise ValueError(f"{name} must have one entry per {what} ({length}); it has {np.shape(value)[0]}")
 
 
-def check_numbers(name: str, value: Any) -> np.ndarray:
-    """Numbers, as an array; text is not read as a number, and a sparse matrix not at all."""
-    if hasattr(value, "toarray"):
-        raise ValueError(f"{name} is sparse, a {type(value).__name__}; give a dense array, such as {name}.toarray()")
-    array = np.asarray(value)
-    if not np.issubdtype(array.dtype, np.number) and array.dtype != bool:
-        strange = next((entry for entry in array.ravel().tolist() if not isinstance(entry, float | int)), array.dtype)
-        said = "be a number; it is" if array.ndim == 0 else "hold numbers; it holds"
-        raise ValueError(f"{name} must {said} {strange!r}")
-    return array
-
-
-def check_finite(name: str, value: ArrayLike) -> None:
-    """No NaN, no infinity."""
-    wrong = 0 if on_device(value) else np.count_nonzero(~np.isfinite(check_numbers(name, value)))
+def check_finite(name: str, value: Any) -> None:
+    """Real numbers, no NaN, no infinity."""
+    array = check_real(name, value)
+    wrong = np.count_nonzero(~np.isfinite(array)) if isinstance(array, np.ndarray) else 0
     if wrong:
         raise ValueError(f"{name} holds {wrong} entries that are NaN or infinite")
+
+
+def check_number(name: str, value: Any, check: Callable[[str, Any], Any] = check_finite) -> None:
+    """One number, such that each entry of an array would pass this check."""
+    check(name, value)
+    if np.ndim(value):
+        raise ValueError(f"{name} must be one number; its shape is {np.shape(value)}")
+
+
+def check_weights(name: str, value: Any, length: int, what: str = "voter") -> None:
+    """Finite numbers of any sign, one per voter."""
+    check_length(name, value, length, what)
+    check_finite(name, value)
 
 
 def check_points(name: str, value: ArrayLike) -> None:
@@ -115,20 +148,25 @@ def check_labels(
         raise ValueError(f"{name} must be -1 or +1; it also holds {', '.join(f'{s:g}' for s in strange[:5])}")
 
 
-def check_sample_weights(name: str, value: ArrayLike | None, length: int) -> None:
-    """Non-negative, finite, not all zero."""
+def check_sample_weights(name: str, value: ArrayLike | None, length: int, dtype: Any = float) -> None:
+    """Non-negative, finite, not all zero, with a finite sum in the dtype that they are used in."""
     if value is None:
         return
     check_length(name, value, length, "sample point")
     check_not_negative(name, value)
-    if not on_device(value) and not np.any(value):
+    if on_device(value):
+        return
+    if not np.any(value):
         raise ValueError(f"{name} are all zero: no sample point counts")
+    with np.errstate(over="ignore"):
+        if not np.isfinite(np.sum(value, dtype=dtype)):
+            raise ValueError(f"{name} must have a finite sum in {np.dtype(dtype)}; the largest is {np.max(value):g}")
 
 
 def check_positive(name: str, value: Any) -> None:
     """Finite and above zero."""
-    array = None if on_device(value) else check_numbers(name, value)
-    if array is not None and not np.all((array > 0) & np.isfinite(array)):
+    array = check_real(name, value)
+    if isinstance(array, np.ndarray) and not np.all((array > 0) & np.isfinite(array)):
         raise ValueError(f"{name} must be finite and above 0; it holds {value}")
 
 
@@ -143,28 +181,70 @@ def check_not_negative(name: str, value: ArrayLike) -> None:
 
 def check_list(name: str, values: ArrayLike | Sequence[float]) -> np.ndarray:
     """A list of numbers, at least one, as an array."""
-    array = np.asarray(check_numbers(name, values), float)
+    array = np.asarray(check_real(name, values), float)
     check_rank(name, array, 1)
     if not array.size:
         raise ValueError(f"{name} is empty")
     return array
 
 
-def check_count(name: str, value: int, least: int) -> int:
-    """An integer from ``least`` on."""
+def check_broadcast(**values: Any) -> None:
+    """Numbers, or arrays of them, that go together entry by entry."""
+    shapes = {name: np.shape(check_real(name, value)) for name, value in values.items()}
+    try:
+        np.broadcast_shapes(*shapes.values())
+    except ValueError:
+        listed = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
+        raise ValueError(f"shapes must fit each other, as NumPy broadcasts them; they are {listed}") from None
+
+
+def check_count(name: str, value: Any, least: int, most: int = 2**31 - 1) -> int:
+    """An integer between two others."""
     try:
         number = operator.index(value)
     except TypeError:
         raise ValueError(f"{name} must be an integer; it is {value!r}") from None
     if number < least:
         raise ValueError(f"{name} must be at least {least}; it is {number}")
+    if number > most:
+        raise ValueError(f"{name} must be at most {most}; it is {number}")
     return number
 
 
+def check_seed(name: str, value: Any) -> int:
+    """An integer of at most 63 bits, not negative."""
+    return check_count(name, value, 0, 2**63 - 1)
+
+
+def check_one_of(name: str, value: Any, allowed: Sequence[str]) -> None:
+    """One of two names or more."""
+    if not (isinstance(value, str) and value in allowed):
+        raise ValueError(f"{name} must be {_listed(allowed)}; it is {value!r}")
+
+
+def check_flag(name: str, value: Any, *others: str | None) -> None:
+    """True, False, or one of others."""
+    if not isinstance(value, bool | np.bool_) and not (isinstance(value, str | None) and value in others):
+        raise ValueError(f"{name} must be {_listed((True, False, *others))}; it is {value!r}")
+
+
+def _listed(values: Sequence[Any]) -> str:
+    return f"{', '.join(map(repr, values[:-1]))} or {values[-1]!r}"
+
+
+def check_instance(name: str, value: Any, kind: type, source: str) -> None:
+    """A record, which some function makes."""
+    if not isinstance(value, kind):
+        raise ValueError(f"{name} must be a {kind.__name__}, as {source} returns; it is of type {type(value).__name__}")
+
+
 def check_samples(source: ArrayLike, target: ArrayLike) -> None:
-    """Two samples of the same space."""
-    check_points("source", source)
-    check_points("target", target)
+    """Two samples of the same space, whose distances can be measured."""
+    for name, points in (("source", source), ("target", target)):
+        check_points(name, points)
+        largest = 0.0 if on_device(points) else float(np.max(np.abs(points)))
+        if largest > _LARGEST:
+            raise ValueError(f"{name} holds {largest:g}; coordinates up to {_LARGEST:g} can be measured")
     check_same_dimension("source", source, "target", target)
 
 
@@ -174,18 +254,21 @@ def are_class_numbers(labels: ArrayLike) -> bool:
     return kinds.size > 2 and np.array_equal(kinds, np.arange(kinds.size))
 
 
-def check_task(source: ArrayLike, source_labels: ArrayLike, target: ArrayLike, *, classes: bool = False) -> None:
-    """A labelled source sample with both classes, and a target sample of the same space.
+def check_class_labels(name: str, labels: ArrayLike, length: int, *, classes: bool = True) -> None:
+    """Labels in {-1, +1}, of both classes; or with ``classes`` the numbers from 0 on of more than two."""
+    check_weights(name, labels, length, "sample point")
+    if classes and are_class_numbers(labels):
+        return
+    check_labels(name, labels, length, soft=False)
+    if (kinds := np.unique(np.asarray(labels))).size < 2:
+        raise ValueError(f"{name} must hold both classes, -1 and +1; every label is {kinds[0]:g}")
 
-    With ``classes`` there may be more than two, which are numbered from 0 on.
-    """
+
+def check_task(source: ArrayLike, source_labels: ArrayLike, target: ArrayLike, *, classes: bool = False) -> None:
+    """A labelled source sample with both classes, and a target sample of the same space; see `check_class_labels`."""
+    source, source_labels, target = read_samples(source=source, source_labels=source_labels, target=target)
     check_samples(source, target)
-    if classes and np.ndim(source_labels) == 1 and are_class_numbers(source_labels):
-        check_length("source_labels", source_labels, np.shape(source)[0], "sample point")
-    else:
-        check_labels("source_labels", source_labels, np.shape(source)[0], soft=False)
-        if (kinds := np.unique(np.asarray(source_labels))).size < 2:
-            raise ValueError(f"source_labels must hold both classes, -1 and +1; every label is {kinds[0]:g}")
+    check_class_labels("source_labels", source_labels, np.shape(source)[0], classes=classes)
 
 
 def read_task(
@@ -200,8 +283,7 @@ def read_task(
 
 def check_margins(values: ArrayLike | Sequence[float], unit: MarginUnit, name: str = "margins") -> np.ndarray:
     """A list of margins in a unit, as an array ``[k]``."""
-    if unit not in ("fraction", "absolute"):
-        raise ValueError(f"margin_unit must be 'fraction' or 'absolute'; it is {unit!r}")
+    check_one_of("margin_unit", unit, get_args(MarginUnit))
     margins = check_list(name, values)
     largest, what = (1.0, "1] as a fraction of mu_max") if unit == "fraction" else (np.inf, "mu_max]")
     if not np.all((margins > 0) & (margins <= largest) & (margins < np.inf)):

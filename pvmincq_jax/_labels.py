@@ -9,6 +9,8 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax, softmax
 
+from pvmincq_jax._checks import check_finite, check_length, check_real
+
 __all__: list[str] = []
 
 # Between which powers of e the scale is looked for, in units of the mean size of a vote.
@@ -22,6 +24,21 @@ def names_of(labels: np.ndarray, classes: np.ndarray) -> np.ndarray:
     return classes[(labels > 0 if len(classes) == 2 else labels).astype(int)]
 
 
+def class_names(name: str, labels: Any, length: int) -> tuple[np.ndarray, np.ndarray]:
+    """The classes in order ``[c]``, two or more, and the number of that of each point ``[m]``; labels may be text."""
+    check_length(name, labels, length, "sample point")
+    array = np.asarray(labels)
+    if np.issubdtype(array.dtype, np.number):
+        check_finite(name, array)
+    try:
+        classes, numbers = np.unique(array, return_inverse=True)
+    except TypeError:
+        raise ValueError(f"{name} must be all numbers or all text; they are {labels!r}") from None
+    if classes.size < 2:
+        raise ValueError(f"{name} must hold two classes or more; every label is {classes[0]}")
+    return classes, numbers
+
+
 def taken(y: Any, rows: np.ndarray) -> Any:
     """Labels of some rows, bool ``[m]``; taken before they are one array, which text or NaN in others would change."""
     return [label for label, kept in zip(y, rows) if kept] if isinstance(y, list | tuple) else np.asarray(y)[rows]
@@ -29,7 +46,7 @@ def taken(y: Any, rows: np.ndarray) -> Any:
 
 def read_domain(sample_domain: Any, count: int) -> np.ndarray:
     """The domain of each row ``[m]``, from one for each or one for all."""
-    domain = np.asarray(sample_domain)
+    domain = np.asarray(check_real("sample_domain", [sample_domain])[0])
     if domain.ndim and domain.shape != (count,):
         raise ValueError(f"sample_domain must have one entry per row of X ({count}); its shape is {domain.shape}")
     if not np.issubdtype(domain.dtype, np.number) or np.any(np.isnan(domain)):

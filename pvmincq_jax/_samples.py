@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pvmincq_jax._checks import check_count, check_points, read_task
+from pvmincq_jax._checks import check_count, check_points, check_seed, read_task
 from pvmincq_jax._distances import squared_distances
 from pvmincq_jax._types import ArrayLike
 
@@ -78,7 +78,7 @@ def fold_numbers(points: np.ndarray, labels: np.ndarray | None, folds: int, seed
       (array([2, 2, 2]), True)
     """
     classes = np.zeros(points.shape[0]) if labels is None else labels
-    rng, order = np.random.default_rng(check_count("seed", seed, 0)), canonical_order(points)
+    rng, order = np.random.default_rng(check_seed("seed", seed)), canonical_order(points)
     shuffled = [rng.permutation(order[classes[order] == value]) for value in np.unique(classes)]
     # Dealing on from one class to the next keeps the folds' sizes within one of each other.
     numbers = np.empty(points.shape[0], dtype=int)
@@ -186,7 +186,7 @@ def even_rows(points: ArrayLike, size: int, *, seed: int = 0, labels: ArrayLike 
     if size <= count:
         return np.arange(count)
     order = canonical_order(np.asarray(points), None if labels is None else np.asarray(labels))
-    more = np.random.default_rng(check_count("seed", seed, 0)).permutation(count)[: size % count]
+    more = np.random.default_rng(check_seed("seed", seed)).permutation(count)[: size % count]
     return np.concatenate([np.tile(np.arange(count), size // count), np.sort(order[more])])
 
 
@@ -223,7 +223,7 @@ def class_rows(
         count = min(max(1, round(share * size)), left - rest) if rest else left
         rows = np.flatnonzero(labels == label)
         rows = rows[canonical_order(points[rows])]
-        some = np.random.default_rng([check_count("seed", seed, 0), place]).permutation(rows)[: count % rows.size]
+        some = np.random.default_rng([check_seed("seed", seed), place]).permutation(rows)[: count % rows.size]
         taken += [np.tile(rows, count // rows.size), some]
         left -= count
     return np.sort(np.concatenate(taken))

@@ -15,6 +15,7 @@ from pvmincq_jax._extras import needs_extra
 from pvmincq_jax._types import MarginUnit, RadiusUnit
 from pvmincq_jax.adaptation.criteria import Criterion
 from pvmincq_jax.adaptation.model import ClassNames, decision
+from pvmincq_jax.adaptation.options import check_options
 from pvmincq_jax.adaptation.sweeps import UnlabelledClass
 from pvmincq_jax.adaptation.validate import MOST_POINTS, ValidatedFit
 from pvmincq_jax.matching.space import Metric
@@ -74,8 +75,11 @@ def signs(y: Any) -> tuple[np.ndarray, np.ndarray]:
 def seed_of(random_state: Any) -> int:
     """A seed from what scikit-learn calls a random state: an integer is the seed itself."""
     if isinstance(random_state, numbers.Integral):
-        return int(random_state)
-    return int(check_random_state(random_state).randint(2**31 - 1))
+        return _checks.check_seed("random_state", random_state)
+    try:
+        return int(check_random_state(random_state).randint(2**31 - 1))
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"random_state must be a seed, a numpy.random.RandomState or None: {error}") from error
 
 
 def number(value: Any) -> Any:
@@ -109,7 +113,8 @@ class VoteClassifier(ClassifierMixin, BaseEstimator):
 
     def _read(self, X: np.ndarray, y: Any, sample_weight: Any, target: np.ndarray | None = None) -> Domains:
         """A task of the rows that have a weight, of one domain if there is no target; learns the classes' names."""
-        weights = np.ones(len(X)) if sample_weight is None else _checks.check_numbers("sample_weight", sample_weight)
+        given = np.ones(len(X)) if sample_weight is None else sample_weight
+        (weights,) = _checks.read_samples(sample_weight=given)
         _checks.check_sample_weights("sample_weight", weights, len(X))
         kept = weights > 0
         self.classes_, labels = signs(_labels.taken(y, kept))
@@ -121,11 +126,14 @@ class VoteClassifier(ClassifierMixin, BaseEstimator):
 
     def _call(self, fit: Callable[..., ValidatedFit], task: Domains, criterion: Criterion) -> ValidatedFit:
         """A fit of a task by those of the parameters that it takes, under its names; errors are by the parameters'."""
-        options = self.get_params(deep=False) | {"criterion": criterion, "seed": seed_of(self.random_state)}
+        _checks.check_flag("keep_sweep", self.keep_sweep)
+        given = self.get_params(deep=False)
+        check_options(**{name: given[name] for name in ("radius_unit", "margin_unit", "most_voters") if name in given})
+        options = given | {"criterion": criterion, "seed": seed_of(self.random_state)}
         options |= {"source_weights": task.weights, "sample_weights": task.weights}
         for name, option in (("margin", "margins"), ("gamma", "gammas"), ("radius", "radii")):
             if options.get(name) is not None:
-                options[option] = _checks.check_list(name, np.atleast_1d(_checks.check_numbers(name, options[name])))
+                options[option] = _checks.check_list(name, np.atleast_1d(_checks.check_real(name, options[name])))
         if "margins" in options:
             _checks.check_margins(options["margins"], self.margin_unit, "margin")
         family_grid(self.voters, options.get("gammas"), task.target, "gamma")

@@ -16,6 +16,8 @@ __all__: list[str] = []
 
 Array = jax.Array
 ArrayLike = jax.Array | np.ndarray | float | int
+# A NumPy array where all is concrete, else one of JAX.
+AnyArray = Any
 MarginUnit = Literal["fraction", "absolute"]
 _Function = TypeVar("_Function", bound=Callable)
 _Arguments = ParamSpec("_Arguments")

@@ -6,11 +6,18 @@ test points are drawn afresh, never moved copies of the source points, and rows 
 class would let a matching read the target's labels off the row numbers.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from pvmincq_jax._checks import check_count
+from pvmincq_jax._checks import (
+    check_count,
+    check_instance,
+    check_not_negative,
+    check_number,
+    check_seed,
+    check_weights,
+)
 
 __all__ = ["ANGLES", "TASKS", "TRANSLATION", "DomainTask", "draw_moons", "moons_task"]
 
@@ -64,6 +71,10 @@ def draw_moons(
       >>> points.shape, sorted(labels.tolist())
       ((6, 2), [-1.0, -1.0, -1.0, 1.0, 1.0, 1.0])
     """
+    check_instance("rng", rng, np.random.Generator, "numpy.random.default_rng")
+    check_number("angle", angle)
+    check_number("noise", noise, check_not_negative)
+    check_weights("translation", translation, 2, "feature")
     upper, lower = rng.uniform(0, np.pi, (2, check_count("per_class", per_class, 1)))
     moons = np.array([[np.cos(upper), np.sin(upper)], [1 - np.cos(lower), 0.5 - np.sin(lower)]])
     points, labels = np.moveaxis(moons, 1, 2).reshape(-1, 2), np.repeat([1.0, -1.0], per_class)
@@ -100,15 +111,18 @@ def moons_task(
       >>> task.source.shape, task.target.shape, task.test.shape
       ((300, 2), (300, 2), (1500, 2))
     """
-    if task == "translation":
-        move: dict = {"translation": translation}
-    else:
+    check_weights("translation", translation, 2, "feature")
+    sizes = check_count("per_class", per_class, 1), check_count("test_size", test_size, 2) // 2
+    move: dict[str, Any] = {"translation": translation}
+    if not (isinstance(task, str) and task == "translation"):
         try:
             move = {"angle": float(task)}
-        except ValueError:
+            check_number("task", move["angle"])
+        except (TypeError, ValueError):
             raise ValueError(f"task must be a number of degrees or 'translation'; it is {task!r}") from None
-    source_rng, target_rng, test_rng = (np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(3))
-    source, source_labels = draw_moons(per_class, source_rng, noise=noise)
-    target, _ = draw_moons(per_class, target_rng, noise=noise, **move)
-    test, test_labels = draw_moons(test_size // 2, test_rng, noise=noise, **move)
+    seeds = np.random.SeedSequence(check_seed("seed", seed)).spawn(3)
+    source_rng, target_rng, test_rng = map(np.random.default_rng, seeds)
+    source, source_labels = draw_moons(sizes[0], source_rng, noise=noise)
+    target, _ = draw_moons(sizes[0], target_rng, noise=noise, **move)
+    test, test_labels = draw_moons(sizes[1], test_rng, noise=noise, **move)
     return DomainTask(source, source_labels, target, test, test_labels)

@@ -17,9 +17,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from pvmincq_jax._checks import check_count
+from pvmincq_jax._checks import check_count, check_one_of
 from pvmincq_jax._extras import needs_extra
-from pvmincq_jax._labels import names_of, source_part
+from pvmincq_jax._labels import names_of, read_domain, source_part
 from pvmincq_jax._sklearn import fields_are_parameters, read_labels, seed_of, signs
 from pvmincq_jax.baselines.resampling import reverse_validation
 from pvmincq_jax.matching.matching import perturbed_variation
@@ -72,7 +72,8 @@ class _DomainScorer(BaseEstimator):
                 "cross_validate, or sample_domain=... of a search's fit), with "
                 "sklearn.set_config(enable_metadata_routing=True)"
             )
-        x, domain = np.asarray(X), np.asarray(sample_domain)
+        x = np.asarray(X)
+        domain = read_domain(sample_domain, len(x))
         source, labels = source_part(y, domain, len(x))
         return -float(self._error(estimator, x, domain, source, read_labels(labels)))
 
@@ -119,8 +120,7 @@ class RsPvScorer(_DomainScorer):
 
     def _error(self, estimator: Any, x: np.ndarray, domain: np.ndarray, source: np.ndarray, labels: np.ndarray) -> Any:
         risk = np.mean(_call(estimator, "predict", x[source], domain[source]) != labels)
-        if self.space not in ("input", "features"):
-            raise ValueError(f"space must be 'input' or 'features'; it is {self.space!r}")
+        check_one_of("space", self.space, ("input", "features"))
         if self.radius is None:
             # Alone, or at the end of a pipeline, scikit-learn's or skada's.
             last = estimator[-1] if isinstance(estimator, Pipeline) else estimator

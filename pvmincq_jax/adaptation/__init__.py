@@ -2,6 +2,7 @@
 
 - `grid`: the one engine that solves MinCq over folds, radii, gammas, classes and margins
 - `sweeps`: a grid of votes of either form, and what it is learnt from
+- `options`: checks of what sweeps and fits are given
 - `model`, `files`: a vote, its values at new points and its file
 - `label`: PV-MinCq, the form that carries labels to the target, at one point and over a grid; one domain; given votes
 - `transport`, `transport_sweeps`: the form that moves source points to the target: its maps, and votes on them

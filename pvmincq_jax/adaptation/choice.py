@@ -5,8 +5,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from pvmincq_jax._checks import check_number, check_real
 from pvmincq_jax._types import MarginUnit, Status, brief
 from pvmincq_jax.adaptation.model import PVMinCq, decision, make_model
+from pvmincq_jax.adaptation.options import check_sweep
 from pvmincq_jax.adaptation.sweeps import Sweep
 from pvmincq_jax.voting.families import JoinedVoters, read_votes
 from pvmincq_jax.voting.mincq import balance_classes, mean_weights
@@ -43,7 +45,8 @@ def model_at(sweep: Sweep, index: tuple[int, int, int]) -> PVMinCq:
       >>> float(model.radius), float(model.margin) < float(model.mu_max)
       (0.6, True)
     """
-    r, g, k = index
+    check_sweep(sweep)
+    r, g, k = check_index(sweep, index)
     status = Status(int(sweep.status[r, g, k]))
     if status != Status.SOLVED:
         raise ValueError(f"index {tuple(index)}: no vote there; {status.sentence}")
@@ -53,6 +56,23 @@ def model_at(sweep: Sweep, index: tuple[int, int, int]) -> PVMinCq:
     weights = weights * (smallest / mu)[..., None] if weights.ndim == 2 else weights
     figures = weights, smallest, mu_max, sweep.c_bound[..., r, g, k], sweep.kkt_residual[..., r, g, k]
     return make_model(sweep.voters[r][g], sweep.self_labels[r], sweep.radii[r], *figures)
+
+
+def check_index(sweep: Sweep, index: Any) -> tuple[int, int, int]:
+    """A point of the grid, as three numbers."""
+    numbers, shape = check_real("index", index), sweep.status.shape
+    inside = numbers.shape == (3,) and np.issubdtype(numbers.dtype, np.integer)
+    if not inside or np.any(numbers < np.negative(shape)) or np.any(numbers >= shape):
+        raise ValueError(f"index must be (radius, gamma, margin) in a grid of the shape {shape}; it is {index!r}")
+    r, g, k = numbers.tolist()
+    return r, g, k
+
+
+def check_fraction(top_fraction: Any) -> None:
+    """The part of a grid that votes."""
+    check_number("top_fraction", top_fraction)
+    if not 0 < top_fraction <= 1:
+        raise ValueError(f"top_fraction must be above 0 and at most 1; it is {top_fraction!r}")
 
 
 def margins_at(sweep: Sweep, index: tuple[int, int, int]) -> np.ndarray:
@@ -78,6 +98,7 @@ def values_at(sweep: Sweep, x: Any) -> np.ndarray:
       >>> values_at(figures, task.test[:5]).shape
       (2, 1, 1, 5)
     """
+    check_sweep(sweep)
     rows = []
     for r, families in enumerate(sweep.voters):
         votes = [read_votes(family, x) for family in families]
@@ -151,7 +172,8 @@ def choose(sweep: Sweep, scores: np.ndarray) -> Choice:
       >>> bool(choice.score == pvm.rs_pv(figures).min()), choice.margin
       (True, 0.5)
     """
-    scores = np.asarray(scores, float)
+    check_sweep(sweep)
+    scores = np.asarray(check_real("scores", scores), float)
     if scores.shape != sweep.status.shape:
         raise ValueError(f"scores must have the grid's shape {sweep.status.shape}; theirs is {scores.shape}")
     best = least(scores)
@@ -172,10 +194,9 @@ def choose(sweep: Sweep, scores: np.ndarray) -> Choice:
 
 def members(sweep: Sweep, scores: np.ndarray, top_fraction: float) -> tuple[np.ndarray, np.ndarray]:
     """Points of a grid that have a seat in its `committee` ``[s, 3]``, the best first, and the sizes c_i ``[s]``."""
-    if not 0 < top_fraction <= 1:
-        raise ValueError(f"top_fraction must be above 0 and at most 1; it is {top_fraction!r}")
-    scores = np.asarray(scores, float)
+    check_fraction(top_fraction)
     best = choose(sweep, scores).grid_index
+    scores = np.asarray(scores, float)
     able = np.flatnonzero(np.isfinite(scores) & (sweep.unmoved == sweep.unmoved[best[0]])[:, None, None])
     ranks = scores.copy()
     ranks[best] = -np.inf

@@ -28,6 +28,7 @@ from scipy.spatial import cKDTree
 from pvmincq_jax._checks import check_count
 from pvmincq_jax._samples import canonical_order
 from pvmincq_jax._types import Status
+from pvmincq_jax.adaptation.options import check_sweep
 from pvmincq_jax.adaptation.sweeps import Sweep
 
 __all__ = [
@@ -59,6 +60,7 @@ def over_classes(criterion: Callable[..., np.ndarray]) -> Callable[..., np.ndarr
 
     @functools.wraps(criterion)
     def total(sweep: Sweep, *arguments: Any, **options: Any) -> np.ndarray:
+        check_sweep(sweep)
         classes = sweep.each_class()
         if len(classes) == 1:
             return criterion(sweep, *arguments, **options)

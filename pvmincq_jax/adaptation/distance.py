@@ -14,7 +14,7 @@ paper's rule, tells where it ended.
 """
 
 from functools import partial
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import jax
 import jax.numpy as jnp
@@ -68,6 +68,7 @@ def apply_map(linear_map: LinearMap, x: ArrayLike) -> Array:
        [6.]]
     """
     check_process()
+    _checks.check_instance("linear_map", linear_map, LinearMap, "pvmincq_jax.learn_map")
     _checks.check_points("x", x)
     _checks.check_points("matrix", linear_map.matrix)
     _checks.check_same_dimension("x", x, "matrix", linear_map.matrix)
@@ -92,7 +93,10 @@ def own_c_bound(x: ArrayLike, labels: ArrayLike, gamma: ArrayLike) -> Array:
       >>> print(own_c_bound(x, np.array([1, 1, -1, -1]), 9.0).round(3), own_c_bound(x, np.array([1, -1, 1, -1]), 9.0))
       0.0 1.0
     """
-    votes, labels = rbf_votes(x, x, gamma), jnp.asarray(labels)
+    _checks.check_points("x", x)
+    _checks.check_labels("labels", labels, np.shape(x)[0], soft=True)
+    labels = jnp.asarray(labels)
+    votes = rbf_votes(x, x, gamma)
     return c_bound(votes - jnp.eye(votes.shape[0], dtype=votes.dtype), labels, labels / labels.shape[0])
 
 
@@ -299,18 +303,17 @@ def learn_map(
     """
     source, labels, target = _checks.read_task(source, source_labels, target)
     features, dtype = source.shape[1], source.dtype
-    if form not in ("diagonal", "full", "low_rank"):
-        raise ValueError(f"form must be 'diagonal', 'full' or 'low_rank'; it is {form!r}")
+    _checks.check_one_of("form", form, get_args(MapForm))
     if form == "low_rank" and rank is not None and _checks.check_count("rank", rank, 1) > features:
         raise ValueError(f"rank must be at most the number of features, {features}; it is {rank}")
     chosen = (_SUBSPACE if form == "low_rank" else _FEATURES)._replace(**options)
     for name in ("radius", "gamma", "temperature", "learning_rate"):
-        _checks.check_positive(name, getattr(chosen, name))
+        _checks.check_number(name, getattr(chosen, name), _checks.check_positive)
     for name in ("pv_weight", "eps_h_weight"):
-        _checks.check_not_negative(name, getattr(chosen, name))
+        _checks.check_number(name, getattr(chosen, name), _checks.check_not_negative)
     for name, fewest in (("steps", 2), ("starts", 1), ("iterations", 1)):
         _checks.check_count(name, getattr(chosen, name), fewest)
-    rng = np.random.default_rng(_checks.check_count("seed", seed, 0))
+    rng = np.random.default_rng(_checks.check_seed("seed", seed))
     deviation = np.sqrt((np.var(source, axis=0) + np.var(target, axis=0)) / 2)
     if not np.any(deviation > 0):
         raise ValueError("source and target are constant in every feature: there is no distance to learn")

@@ -16,6 +16,7 @@ from pvmincq_jax._threads import Progress, progress_bar
 from pvmincq_jax._types import ArrayLike, MarginUnit, RadiusUnit, common_dtype, takes_options_of
 from pvmincq_jax.adaptation.choice import model_at
 from pvmincq_jax.adaptation.model import PVMinCq
+from pvmincq_jax.adaptation.options import check_grid, check_options, grid_of_point
 from pvmincq_jax.adaptation.sweeps import GridOptions, LearningTask, Sweep, learn_sweep
 from pvmincq_jax.matching.curve import PV_LEVELS, grid_radii
 from pvmincq_jax.matching.graph import RadiusGraph, check_reach, space_graph
@@ -23,10 +24,10 @@ from pvmincq_jax.matching.matching import ExpectedMatching, MatchingDraws, draw_
 from pvmincq_jax.matching.selflabel import SelfLabels, carry_labels
 from pvmincq_jax.matching.space import Metric, make_space
 from pvmincq_jax.voting.centers import MOST_VOTERS, CenterKind, PlacedVoters, place_voters
-from pvmincq_jax.voting.families import VoterKind, family_grid, one_family
-from pvmincq_jax.voting.mincq import class_numbers, one_against_rest
+from pvmincq_jax.voting.families import VoterKind, family_grid
+from pvmincq_jax.voting.mincq import class_numbers, labels_by_class
 from pvmincq_jax.voting.program import Solver
-from pvmincq_jax.voting.voters import OutputVoters
+from pvmincq_jax.voting.voters import OutputVoters, check_outputs
 
 __all__ = ["adapt_votes", "mincq_sweep", "pv_mincq", "sweep"]
 
@@ -41,9 +42,7 @@ def read_classes(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """A checked task in one precision, with labels ``[m_s]``, or those of each class against the rest ``[c, m_s]``."""
     source, labels, target = _checks.read_task(source, source_labels, target, classes=True)
-    if _checks.are_class_numbers(labels):
-        labels = one_against_rest(labels, int(np.max(labels)) + 1).astype(labels.dtype)
-    return source, labels, target
+    return source, labels_by_class(labels), target
 
 
 def read_weights(name: str, weights: ArrayLike | None, count: int) -> np.ndarray:
@@ -55,8 +54,9 @@ def read_weights(name: str, weights: ArrayLike | None, count: int) -> np.ndarray
     """
     if weights is None:
         return np.ones(count)
-    _checks.check_sample_weights(name, weights, count)
-    values = np.asarray(weights, float)
+    (values,) = _checks.read_samples(**{name: weights})
+    _checks.check_sample_weights(name, values, count)
+    values = values.astype(float)
     if np.any(values == 0):
         raise ValueError(f"{name} must be above 0; row {np.argmin(values)} has 0. Leave such rows out")
     return values / np.mean(values)
@@ -121,7 +121,12 @@ def sweep(
       ((2, 1, 1), (2, 2, 1, 1))
     """
     source, labels, target = read_classes(source, source_labels, target)
-    margins = _checks.check_margins(margins, margin_unit)
+    check_grid(
+        source, radii=radii, margins=margins, draws=draws, seed=seed, centers=centers, most_voters=most_voters,
+        radius_unit=radius_unit, margin_unit=margin_unit, metric=metric, solver=solver, mesh=mesh, progress=progress,
+        source_weights=source_weights,
+    )  # fmt: skip
+    margins = np.asarray(margins, float)
     families = family_grid(voters, gammas, target)
     if radii is None:
         radii, radius_unit = PV_LEVELS, "pv"
@@ -196,22 +201,6 @@ def pv_mincq(
     return model_at(sweep(source, source_labels, target, folds=None, **point), (0, 0, 0))
 
 
-def grid_of_point(radius: Any, margin: float, gamma: float | None, options: dict[str, Any]) -> dict[str, Any]:
-    """The options of a fit at one point as those of a grid, checked by their own names; for the identity, no radius.
-
-    Example:
-      >>> grid_of_point(0.5, 0.1, None, {"voters": "stumps"})
-      {'voters': 'stumps', 'radii': [0.5], 'margins': [0.1], 'gammas': None}
-    """
-    _checks.check_margins([margin], options.get("margin_unit", "fraction"), "margin")
-    one_family(options.get("voters", "rbf"), gamma)
-    if not options.get("include_identity"):
-        check = _checks.check_finite if options.get("radius_unit") == "pv" else _checks.check_positive
-        check("radius", radius)
-    radii, gammas = ([] if one is None else [one] for one in (radius, gamma))
-    return options | {"radii": radii, "margins": [margin], "gammas": gammas or None}
-
-
 def adapt_votes(
     votes: ArrayLike,
     self_labels: SelfLabels,
@@ -238,7 +227,9 @@ def adapt_votes(
       >>> print(abs(vote.weights.round(3)), decision(vote, np.array([[0.8, 0.0]])).round(3))
       [0.25 0.  ] [0.2]
     """
-    _checks.check_points("votes", votes)
+    (votes,) = _checks.read_samples(votes=votes)
+    check_outputs("votes", votes, bound)
+    _checks.check_instance("self_labels", self_labels, SelfLabels, "pvmincq_jax.self_label")
     _checks.check_length("self_labels.labels", self_labels.labels, np.shape(votes)[0], "row of the votes")
     votes = np.asarray(votes, common_dtype(votes))
     placed = PlacedVoters(OutputVoters(bound), lambda *_: np.ones(votes.shape[1], bool))
@@ -278,7 +269,12 @@ def mincq_sweep(
       >>> mincq_sweep(x, np.sign(x[:, 0]), margins=[0.1, 0.5], gammas=[1.0], folds=3).source_risk.shape
       (3, 1, 1, 2)
     """
-    points, labels, _ = read_classes(points, labels, points)
+    check_options(seed=seed, most_voters=most_voters, margin_unit=margin_unit)
+    points, labels = _checks.read_samples(points=points, labels=labels)
+    _checks.check_points("points", points)
+    _checks.check_class_labels("labels", labels, len(points))
+    dtype = common_dtype(points)
+    points, labels = points.astype(dtype), labels_by_class(labels.astype(dtype))
     margins, families = _checks.check_margins(margins, margin_unit), family_grid(voters, gammas, points)
     count = _fold_count(folds, labels, len(margins) * len(families.values))
     learns = everybody_and_folds(points, class_numbers(labels), count, seed)

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pvmincq_jax._checks import is_traced
+from pvmincq_jax._checks import is_traced, read_samples
 from pvmincq_jax._threads import on_all_cores
 from pvmincq_jax._types import ArrayLike, brief
 from pvmincq_jax.matching.matching import ExpectedMatching
@@ -143,7 +143,7 @@ def decision(model: Any, x: Any) -> Any:
 def _row_blocks(x: Any, rows: int) -> Iterator[Any]:
     """The points, or all views of them, so many rows at a time."""
     views = list(x) if isinstance(x, list | tuple) and all(np.ndim(view) == 2 for view in x) else None
-    points = np.asarray(x) if views is None else views[0]
+    points = read_samples(x=x)[0] if views is None else views[0]
     if np.ndim(points) < 2:
         # For the family to complain about.
         yield points

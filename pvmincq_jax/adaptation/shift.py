@@ -20,8 +20,9 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from scipy.optimize import minimize, nnls
 
-from pvmincq_jax._checks import check_count, check_length, check_samples
+from pvmincq_jax._checks import check_count, check_samples, check_seed, read_samples
 from pvmincq_jax._distances import squared_distances
+from pvmincq_jax._labels import class_names
 from pvmincq_jax._samples import spread_rows
 from pvmincq_jax._types import ArrayLike
 from pvmincq_jax.adaptation.distance import LinearMap, judge_map, learn_map, some_rows, votes_in
@@ -97,13 +98,11 @@ def label_shift(
       >>> print(ratio.shares.round(1), ratio.p_value > 0.05, moved.p_value < 0.05)
       [0.9 0.1] True True
     """
+    source, target = read_samples(source=source, target=target)
     check_samples(source, target)
-    check_length("source_labels", source_labels, np.shape(source)[0], "sample point")
-    classes, numbers = np.unique(np.asarray(source_labels), return_inverse=True)
-    if classes.size < 2:
-        raise ValueError(f"source_labels must hold two classes or more; every label is {classes[0]}")
+    classes, numbers = class_names("source_labels", source_labels, len(source))
     draws = check_count("draws", draws, 1)
-    rng = np.random.default_rng(check_count("seed", seed, 0))
+    rng = np.random.default_rng(check_seed("seed", seed))
     source, target = np.asarray(source, float), np.asarray(target, float)
     most = len(source) if len(source) <= _MOST_POINTS else _MOST_POINTS // classes.size
     members = [np.flatnonzero(numbers == c) for c in range(classes.size)]

@@ -20,7 +20,7 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.spatial import cKDTree
 
-from pvmincq_jax._checks import check_count, check_labels, check_points, check_same_dimension, check_samples
+from pvmincq_jax import _checks
 from pvmincq_jax._distances import squared_distances
 from pvmincq_jax._fork import check_process
 from pvmincq_jax._threads import on_all_cores
@@ -114,9 +114,14 @@ def identity_transport(
       >>> print(rest.moved[:, 0], rest.weights, rest.pv)
       [0. 2.] [1. 1.] 1.0
     """
-    source = np.asarray(source)
-    moved = source if moved is None else np.asarray(moved)
-    weights = np.ones(len(source)) if weights is None else np.asarray(weights)
+    (source,) = _checks.read_samples(source=source)
+    _checks.check_points("source", source)
+    moved, weights = _checks.read_samples(
+        moved=source if moved is None else moved, weights=np.ones(len(source)) if weights is None else weights
+    )
+    _checks.check_rows("moved", moved, source)
+    _checks.check_same_dimension("moved", moved, "source", source)
+    _checks.check_sample_weights("weights", weights, len(source))
     still, nobody = np.zeros(len(source)), np.zeros(0, int)
     return Transport(source, moved, weights, still, still, 1.0, 0.0, ExpectedMatching(nobody, nobody, np.zeros(0)))
 
@@ -139,8 +144,16 @@ def match_moments(source: ArrayLike, target: ArrayLike, rows: ArrayLike | None =
       array([[10.],
              [16.]])
     """
-    source, target = np.asarray(source), np.asarray(target)
-    sample = source if rows is None else source[np.asarray(rows)]
+    source, target = _checks.read_samples(source=source, target=target)
+    _checks.check_samples(source, target)
+    sample = source
+    if rows is not None:
+        index = _checks.check_real("rows", rows)
+        if index.ndim != 1 or not index.size or not np.issubdtype(index.dtype, np.integer):
+            raise ValueError(f"rows must be a vector of row numbers, at least one; they are {rows!r}")
+        if np.min(index) < 0 or np.max(index) >= len(source):
+            raise ValueError(f"rows must be in [0, {len(source) - 1}]; they are {rows!r}")
+        sample = source[np.asarray(index)]
     mean, spread = sample.mean(axis=0), sample.std(axis=0)
     # What differs by rounding alone is constant.
     varies = spread > 1e-9 * np.maximum(np.abs(mean), np.max(spread, initial=0.0))
@@ -183,11 +196,13 @@ def pv_transport(
       >>> transport.moved[:, 0], transport.pv
       (array([1. , 9.5]), 0.0)
     """
-    check_samples(source, target)
+    source, target = _checks.read_samples(source=source, target=target)
+    _checks.check_samples(source, target)
     ties = None
     if source_labels is not None:
-        check_labels("source_labels", source_labels, np.shape(source)[0], soft=False)
-        ties = np.asarray(source_labels, float)
+        (labels,) = _checks.read_samples(source_labels=source_labels)
+        _checks.check_labels("source_labels", labels, len(source), soft=False)
+        ties = labels.astype(float)
     dtype = common_dtype(source, target)
     source, target = np.asarray(source, dtype), np.asarray(target, dtype)
     graph = check_reach(space_graph(make_space(source, target, metric, ties=ties), radius))
@@ -295,11 +310,12 @@ def move(transport: Transport, x: ArrayLike, *, neighbours: int = 5) -> Array:
       [1.   5.25 9.5 ]
     """
     check_process()
-    check_points("x", x)
-    check_same_dimension("x", x, "source", transport.source)
+    _checks.check_instance("transport", transport, Transport, "pvmincq_jax.pv_transport")
+    _checks.check_points("x", x)
+    _checks.check_same_dimension("x", x, "source", transport.source)
     source, shares = jnp.asarray(transport.source), jnp.asarray(transport.weights)
     x = jnp.asarray(x, source.dtype)
-    k = min(check_count("neighbours", neighbours, 1), source.shape[0])
+    k = min(_checks.check_count("neighbours", neighbours, 1), source.shape[0])
     square = jnp.asarray(squared_distances(x, source))
     nearest, near = jax.lax.top_k(jnp.where(shares > 0, -square, -jnp.inf), k)
     weight = _shares(-nearest, shares[near], jnp)

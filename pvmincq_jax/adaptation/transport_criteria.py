@@ -4,10 +4,12 @@ from typing import Any
 
 import numpy as np
 
+from pvmincq_jax._checks import check_real
 from pvmincq_jax._distances import squared_distances
 from pvmincq_jax._samples import canonical_order
 from pvmincq_jax.adaptation.choice import choose
 from pvmincq_jax.adaptation.criteria import class_ratio_gap, normalised_cut, over_classes, where_solved
+from pvmincq_jax.adaptation.options import check_sweep
 from pvmincq_jax.adaptation.sweeps import Sweep
 
 __all__ = ["class_distance", "flip_penalty", "matching_penalty", "transport_criterion"]
@@ -110,6 +112,7 @@ def matching_penalty(sweep: Sweep) -> np.ndarray:
       >>> price.shape == figures.radii.shape, bool(np.min(price) >= 0)
       (True, True)
     """
+    check_sweep(sweep)
     matched = np.asarray(sweep.radii) > 0
     least = 0.0 if np.all(matched) else float(np.min(sweep.pv, where=matched, initial=1.0))
     weights = np.stack([np.asarray(one.weights) for one in sweep.transports])
@@ -145,6 +148,9 @@ def flip_penalty(sweep: Sweep, scores: np.ndarray) -> np.ndarray:
       >>> float(np.max(flip_penalty(figures, pvm.adaptation.criteria.normalised_cut(figures)))) < 1
       True
     """
+    check_sweep(sweep)
+    if np.shape(check_real("scores", scores)) != sweep.status.shape:
+        raise ValueError(f"scores must have the grid's shape {sweep.status.shape}; theirs is {np.shape(scores)}")
     scaled = (np.asarray(sweep.radii) == 0) & ~sweep.unmoved
     able = np.where(scaled[:, None, None] & np.isfinite(scores), scores, np.inf)
     if not np.any(np.isfinite(able)):

@@ -16,13 +16,14 @@ from typing import Any, Literal, NamedTuple
 import jax
 import numpy as np
 
-from pvmincq_jax._checks import check_margins, check_task
+from pvmincq_jax._checks import check_flag, check_real, check_task
 from pvmincq_jax._samples import class_rows, even_rows
 from pvmincq_jax._threads import Progress, on_all_cores, progress_bar
 from pvmincq_jax._types import ArrayLike, MarginUnit, RadiusUnit, takes_options_of
 from pvmincq_jax.adaptation.choice import model_at
-from pvmincq_jax.adaptation.label import grid_of_point, read_classes, read_weights
+from pvmincq_jax.adaptation.label import read_classes, read_weights
 from pvmincq_jax.adaptation.model import PVMinCq
+from pvmincq_jax.adaptation.options import check_grid, grid_of_point
 from pvmincq_jax.adaptation.sweeps import GridOptions, LearningTask, Sweep, learn_sweep
 from pvmincq_jax.adaptation.transport import Transport, barycentres, identity_transport, match_moments
 from pvmincq_jax.matching.curve import grid_radii, level_radii
@@ -203,8 +204,14 @@ def transport_sweep(
       >>> figures.status.shape, len(figures.transports)
       ((2, 1, 1), 2)
     """
+    check_flag("match_moments", match_moments, None, "only")
     source, labels, target = read_classes(source, source_labels, target)
-    margins = check_margins(margins, margin_unit)
+    check_grid(
+        source, radii=radii, margins=margins, draws=draws, seed=seed, most_voters=most_voters, radius_unit=radius_unit,
+        margin_unit=margin_unit, metric=metric, solver=solver, mesh=mesh, progress=progress, equal_sizes=equal_sizes,
+        include_identity=include_identity, identity_weights=identity_weights, source_weights=source_weights,
+    )  # fmt: skip
+    margins = np.asarray(margins, float)
     families = family_grid(voters, gammas, target)
     kinds, two = class_numbers(labels), labels.ndim == 1
     shares = None if ratio is None else check_shares(ratio, np.unique(kinds).size)
@@ -283,7 +290,9 @@ def pv_transport_mincq(
       [ 1. -1.] 0.0
     """
     check_task(source, source_labels, target)
-    if identity and radius not in (None, 0):
+    check_flag("identity", identity)
+    check_flag("match_moments", match_moments)
+    if identity and radius is not None and np.any(check_real("radius", radius) != 0):
         raise ValueError(f"radius must be None or 0 where identity is True; it is {radius!r}")
     if not identity and radius is None:
         raise ValueError("radius must be a number unless identity is True; it is None")
@@ -299,7 +308,7 @@ def check_shares(ratio: ArrayLike | Sequence[float], classes: int) -> np.ndarray
       >>> check_shares(0.25, 2)
       array([0.75, 0.25])
     """
-    shares = np.asarray(ratio, float)
+    shares = np.asarray(check_real("ratio", ratio), float)
     if classes == 2:
         if shares.ndim or not 0 < shares < 1:
             raise ValueError(f"ratio must be the share of +1 in the target, between 0 and 1; it is {ratio!r}")

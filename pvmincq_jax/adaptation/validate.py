@@ -8,10 +8,11 @@ import numpy as np
 from pvmincq_jax._checks import check_callable, check_count, check_task
 from pvmincq_jax._samples import part_rows
 from pvmincq_jax._types import ArrayLike, brief, takes_options_of
-from pvmincq_jax.adaptation.choice import TOP_FRACTION, Choice, choose, committee, members, model_at
+from pvmincq_jax.adaptation.choice import TOP_FRACTION, Choice, check_fraction, choose, committee, members, model_at
 from pvmincq_jax.adaptation.criteria import Criterion, label_criterion, rs, scores_of
 from pvmincq_jax.adaptation.label import mincq_sweep, read_classes, read_weights, sweep
 from pvmincq_jax.adaptation.model import PVMinCq
+from pvmincq_jax.adaptation.options import check_grid
 from pvmincq_jax.adaptation.shift import Shift, contradicted, detect_shift, label_shift
 from pvmincq_jax.adaptation.sweeps import GridOptions, LearningTask, Sweep, learn_sweep
 from pvmincq_jax.adaptation.transport import Transport, move_all, nearest_means
@@ -83,7 +84,7 @@ def _fit_parts(
 ) -> ValidatedFit | None:
     """For large samples: chooses on a random part of each, then learns the vote on all points. None if not needed."""
     size, precomputed = max(len(np.asarray(one)) for one in task), isinstance(options.get("metric"), Precomputed)
-    if most is None or size <= check_count("most_points", most, 2) or precomputed:
+    if most is None or size <= most or precomputed:
         return None
     source, labels, target = read_classes(*task)
     names, seed = np.asarray(task[1]), options.get("seed", 0)
@@ -188,8 +189,9 @@ def fit_validated(
       >>> fit.choice.radius == float(fit.model.radius), pvm.predict(fit.model, task.test).shape
       (True, (1500,))
     """
-    check_callable("criterion", criterion)
     check_task(source, source_labels, target, classes=True)
+    counts = {"draws": 1 if draws is None else draws, "most_points": most_points}
+    check_grid(np.asarray(source), **grid, **counts, criterion=criterion)
     options = grid | {"criterion": criterion, "draws": draws}
     parts = _fit_parts(fit_validated, (source, source_labels, target), most_points, options)
     if parts is not None:
@@ -237,11 +239,6 @@ def _target_shares(ratio: Ratio, shift: Shift | None, task: tuple[ArrayLike, ...
     """The shares of all classes ``[c]`` that the source is brought to; None to leave them as they are."""
     if not isinstance(ratio, str):
         return check_shares(ratio, np.unique(np.asarray(task[1])).size)
-    if ratio not in ("source", "estimated"):
-        raise ValueError(
-            "ratio must be 'source', 'estimated', a number between 0 and 1, or a share for each of more than two "
-            f"classes; it is {ratio!r}"
-        )
     if ratio == "source":
         return None
     estimate = label_shift(*task, seed=seed) if shift is None else shift.label_shift
@@ -297,9 +294,19 @@ def fit_transport_validated(
       >>> fit.choice.radius == float(fit.model.radius), pvm.predict(fit.model, task.test).shape
       (True, (1500,))
     """
-    check_callable("criterion", criterion)
     task = source, source_labels, target
     check_task(*task, classes=True)
+    counts = {"draws": 1 if draws is None else draws, "most_points": most_points}
+    check_grid(np.asarray(source), **grid, **counts, criterion=criterion)
+    if not isinstance(ratio, str):
+        check_shares(ratio, np.unique(np.asarray(source_labels)).size)
+    elif ratio not in ("source", "estimated"):
+        raise ValueError(
+            "ratio must be 'source', 'estimated', a number between 0 and 1, or a share for each of more than two "
+            f"classes; it is {ratio!r}"
+        )
+    if top_fraction is not None:
+        check_fraction(top_fraction)
     given = grid | {"criterion": criterion, "draws": draws, "ratio": ratio, "top_fraction": top_fraction}
     parts = _fit_parts(fit_transport_validated, task, most_points, given)
     if parts is not None:

@@ -21,9 +21,10 @@ from pvmincq_jax.adaptation.choice import model_at
 from pvmincq_jax.adaptation.criteria import Criterion, rs_pv_cbound
 from pvmincq_jax.adaptation.label import MARGIN_FRACTIONS, carry_at_radii
 from pvmincq_jax.adaptation.model import PVMinCq
+from pvmincq_jax.adaptation.options import check_options
 from pvmincq_jax.adaptation.sweeps import GridOptions, LearningTask, Sweep, learn_sweep
 from pvmincq_jax.adaptation.validate import ValidatedFit, best_fit
-from pvmincq_jax.matching.curve import PV_LEVELS, grid_radii
+from pvmincq_jax.matching.curve import PV_LEVELS, check_radii, grid_radii
 from pvmincq_jax.matching.graph import check_reach, space_graph
 from pvmincq_jax.matching.space import make_space
 from pvmincq_jax.voting.cbound import vote_margin
@@ -111,6 +112,7 @@ def _sweep_views(
     """`pvmincq_jax.sweep` of families, one per gamma, that vote on points other than those that are matched."""
     options = GridOptions(gammas, _checks.check_margins(margins, margin_unit), margin_unit, mesh=mesh)
     if radii is None:
+        check_radii(levels, "pv", "levels")
         check_folds(folds, int(np.sum(task.labels < 0)), int(np.sum(task.labels > 0)))
         # Every description has its own radius for a level of PV: [levels, s], the larger the level the smaller.
         radii = np.stack([grid_radii(*samples, levels, "pv") for samples in task.matched], axis=1)
@@ -166,9 +168,11 @@ def pv_mincq_views(
       >>> print(predict(model, [np.array([[0.1], [1.1]]), np.array([[5.0], [4.2]])]), model.pv)
       [ 1. -1.] 0.0
     """
+    check_options(**options, matching=matching, draws=draws)
     task = _read_views(source_views, source_labels, target_views, matching)
     _checks.check_length("gammas", gammas, len(target_views), "view")
     _checks.check_positive("gammas", gammas)
+    _checks.check_positive("radius", radius)
     radii = np.atleast_1d(np.asarray(radius, float))
     if radii.shape != task.units.shape:
         raise ValueError(
@@ -216,8 +220,10 @@ def fit_views_validated(
       >>> fit.choice.grid_index, len(fit.model.voters.families)
       ((0, 0, 0), 2)
     """
-    _checks.check_callable("criterion", criterion)
-    task, values = _read_views(source_views, source_labels, target_views, matching), np.asarray(multiples, float)
+    check_options(**grid, matching=matching, criterion=criterion)
+    task = _read_views(source_views, source_labels, target_views, matching)
+    values = _checks.check_list("multiples", multiples)
+    _checks.check_positive("multiples", values)
     gammas = values[:, None] / view_scales(task.target) ** 2
     placed = [_place_kernels(task.target, row) for row in gammas]
     return best_fit(_sweep_views(task, values, placed, **grid), criterion)
@@ -255,8 +261,9 @@ def fit_votes_validated(
       >>> fit.model.weights.shape
       (2,)
     """
-    _checks.check_callable("criterion", criterion)
+    check_options(**grid, criterion=criterion)
     source, labels, target = _checks.read_task(source, source_labels, target)
+    source_votes, target_votes = _checks.read_samples(source_votes=source_votes, target_votes=target_votes)
     _checks.check_rows("source_votes", source_votes, source)
     _checks.check_rows("target_votes", target_votes, target)
     _checks.check_same_dimension("source_votes", source_votes, "target_votes", target_votes)
@@ -285,6 +292,8 @@ def view_margins(model: PVMinCq, views: Views) -> Array:
       (4, 2)
     """
     check_process()
+    _checks.check_instance("model", model, PVMinCq, "pvmincq_jax.pv_mincq_views")
+    _checks.check_instance("model.voters", model.voters, ViewVoters, "pvmincq_jax.pv_mincq_views")
     families = model.voters.families
     check_views("views", views, len(families))
     # Every view has a kernel on each target point.
@@ -315,8 +324,6 @@ def _read_views(source_views: Views, source_labels: ArrayLike, target_views: Vie
     check_views("target_views", target_views, len(source_views))
     for v, (x, y) in enumerate(zip(source_views, target_views)):
         _checks.check_same_dimension(f"source_views[{v}]", x, f"target_views[{v}]", y)
-    if matching not in ("joint", "each"):
-        raise ValueError(f"matching must be 'joint' or 'each'; it is {matching!r}")
     whole, labels, _ = _checks.read_task(np.hstack(source_views), source_labels, np.hstack(target_views))
     source, target = ([np.asarray(view, whole.dtype) for view in views] for views in (source_views, target_views))
     scales = view_scales(target)

@@ -219,8 +219,14 @@ def moved_vote_bound(spread: MatchedSpread, smoothness: Smoothness) -> Array:
       [0.5 0. ]
     """
     check_process()
+    _check_moved(spread, smoothness)
     lipschitz, curvature = (jnp.asarray(value) for value in smoothness)
     return jnp.minimum(_scaled(lipschitz, spread.mean_distance), _scaled(curvature / 2, spread.variance))
+
+
+def _check_moved(spread: MatchedSpread, smoothness: Smoothness) -> None:
+    _checks.check_instance("spread", spread, MatchedSpread, "matched_spread")
+    _checks.check_instance("smoothness", smoothness, Smoothness, "rbf_smoothness")
 
 
 def _scaled(constant: Array, spread: Array) -> Array:
@@ -271,6 +277,8 @@ def moved_disagreement_bound(
       0.75
     """
     check_process()
+    _check_moved(spread, smoothness)
+    _checks.check_points("moved_votes", moved_votes)
     margin = vote_margin(moved_votes, weights)
     _checks.check_length("moved_votes", margin, spread.weights.shape[0], "source point")
     spent = _scaled(jnp.asarray(smoothness.lipschitz) ** 2, spread.variance)

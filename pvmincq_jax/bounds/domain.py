@@ -8,7 +8,14 @@ from typing import NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from pvmincq_jax._checks import check_labels, check_rank, check_same_dimension, check_sample_weights
+from pvmincq_jax._checks import (
+    check_finite,
+    check_flag,
+    check_labels,
+    check_rank,
+    check_same_dimension,
+    check_sample_weights,
+)
 from pvmincq_jax._fork import check_process
 from pvmincq_jax._types import Array, ArrayLike
 from pvmincq_jax.voting.cbound import c_bound, domain_disagreement, expectation, expected_disagreement, gibbs_risk
@@ -92,8 +99,9 @@ def theorem1(
       >>> print(terms.source_gibbs_risk, terms.domain_disagreement, terms.value)
       0.25 0.75 1.0
     """
-    check_rank("source_votes", source_votes, 2)
-    check_rank("target_votes", target_votes, 2)
+    for name, votes in (("source_votes", source_votes), ("target_votes", target_votes)):
+        check_rank(name, votes, 2)
+        check_finite(name, votes)
     check_same_dimension("source_votes", source_votes, "target_votes", target_votes, "voters")
     check_labels("source_labels", source_labels, np.shape(source_votes)[0], soft=True)
     counted = {"source_sample_weights": source_sample_weights, "target_sample_weights": target_sample_weights}
@@ -131,8 +139,11 @@ def self_label_gap(
       1.0 0.0
     """
     check_process()
-    check_labels("labels", labels, np.size(labels), soft=True)
-    check_labels("self_labels", self_labels, np.size(labels), soft=True, sample_weights=sample_weights)
+    check_flag("as_printed", as_printed)
+    check_rank("labels", labels, 1)
+    check_labels("labels", labels, np.shape(labels)[0], soft=True)
+    check_sample_weights("sample_weights", sample_weights, np.shape(labels)[0])
+    check_labels("self_labels", self_labels, np.shape(labels)[0], soft=True, sample_weights=sample_weights)
     difference = (jnp.asarray(labels) - jnp.asarray(self_labels)) / 2
     if as_printed:
         return jnp.abs(expectation(difference, sample_weights))
@@ -179,5 +190,7 @@ def corollary1(
       >>> print(corollary1(votes, -labels, labels, weights))
       1.0
     """
+    check_rank("votes", votes, 2)
+    check_labels("labels", labels, np.shape(votes)[0], soft=True)
     gap = self_label_gap(self_labels, labels, sample_weights=sample_weights, as_printed=as_printed)
     return c_bound(votes, self_labels, weights, sample_weights=sample_weights) + gap

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pvmincq_jax._checks import check_finite, is_traced
+from pvmincq_jax._checks import check_broadcast, check_finite, is_traced
 from pvmincq_jax._fork import check_process
 from pvmincq_jax._types import Array, ArrayLike
 
@@ -60,6 +60,7 @@ def binary_kl(q: ArrayLike, p: ArrayLike) -> Array:
       >>> print(*(f"{kl:.4f}" for kl in binary_kl(0.5, np.array([0.5, 0.25, 1.0]))))
       0.0000 0.1438 inf
     """
+    check_broadcast(q=q, p=p)
     return known(within(0, 1, q=q, p=p), _binary_kl(*floats(q, p)))
 
 
@@ -102,6 +103,7 @@ def kl_inverse_upper(q: ArrayLike, budget: ArrayLike) -> Array:
       >>> print(*(f"{p:.4f}" for p in kl_inverse_upper(np.array([0.0, 0.2, 1.0]), 0.1)))
       0.0952 0.4100 1.0000
     """
+    check_broadcast(q=q, budget=budget)
     inside = within(0, 1, q=q) & within(0, np.inf, budget=budget)
     return known(inside, _kl_inverse(*jnp.broadcast_arrays(*floats(q, budget))))
 
@@ -120,6 +122,7 @@ def kl_inverse_lower(q: ArrayLike, budget: ArrayLike) -> Array:
       0.0000 0.0650 0.9048
     """
     within(0, 1, q=q)
+    within(0, np.inf, budget=budget)
     q, budget = floats(q, budget)
     return 1 - kl_inverse_upper(1 - q, budget)
 

@@ -26,7 +26,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from pvmincq_jax._checks import is_traced
+from pvmincq_jax._checks import check_broadcast, is_traced
 from pvmincq_jax._types import Array, ArrayLike, takes_arguments_of
 from pvmincq_jax.bounds.kl import floats, kl_inverse_lower, kl_inverse_upper, known, pac_bayes_xi, within, worst_pair
 
@@ -81,6 +81,8 @@ def _two_samples(
     """Of one sample, risk and disagreement must be those of one vote: its margin's variance is not negative."""
     one_sample = disagreement_m is None
     disagreement_m = m if disagreement_m is None else disagreement_m
+    rates = {"gibbs_risk": gibbs_risk, "disagreement": disagreement, "kl": kl, "delta": delta}
+    check_broadcast(**rates, m=m, disagreement_m=disagreement_m)
     inside = within(0, 1, gibbs_risk=gibbs_risk) & within(0, 0.5, disagreement=disagreement)
     inside &= within(1, np.inf, m=m, disagreement_m=disagreement_m) & within(0, np.inf, kl=kl)
     inside &= within(0, 1, open_ends=True, delta=delta)
@@ -88,8 +90,8 @@ def _two_samples(
     possible = (disagreement <= 2 * risk * (1 - risk) + _ROUNDING) | (not one_sample)
     if not is_traced(possible) and not np.all(possible):
         raise ValueError(
-            f"disagreement must be at most 2 r (1 - r) for a Gibbs risk of r: no vote has risk {gibbs_risk} and "
-            f"disagreement {disagreement}"
+            f"disagreement must be at most 2 r (1 - r) for a gibbs_risk of r: no vote has a risk of "
+            f"{gibbs_risk} and a disagreement of {disagreement}"
         )
     values = floats(gibbs_risk, disagreement, m, kl, delta, disagreement_m)
     return _Sample(*jnp.broadcast_arrays(*values, inside & possible))
@@ -329,6 +331,7 @@ def chebyshev_cantelli_bound(
     if mu is None:
         return c_tandem_bound(gibbs_risk, disagreement, m, kl, delta)
     below_half = within(-np.inf, 0.5, open_ends=True, mu=mu)
+    check_broadcast(gibbs_risk=gibbs_risk, disagreement=disagreement, m=m, kl=kl, delta=delta, mu=mu)
     sample = _one_sample(gibbs_risk, disagreement, m, kl, delta)
     joint, low, high = sample.joint_and_risks()
     (mu,) = floats(mu)

@@ -94,6 +94,7 @@ def _read(votes: ArrayLike, labels: ArrayLike, delta: ArrayLike, unlabelled: Arr
     _checks.check_labels("labels", labels, np.shape(votes)[0], soft=True)
     within(-1, 1, votes=votes)
     within(0, 1, open_ends=True, delta=delta)
+    _checks.check_number("delta", delta)
     if unlabelled is None:
         return _Votes(*floats(votes, labels))
     _checks.check_points("unlabelled_votes", unlabelled)
@@ -136,9 +137,11 @@ def _minimise(
 
 
 def _named(bound: str | Bound, names: dict[str, Bound]) -> Bound:
-    if not callable(bound) and bound not in names:
+    if callable(bound):
+        return bound
+    if not isinstance(bound, str) or bound not in names:
         raise ValueError(f"bound must be one of {', '.join(names)}, or a function like them; it is {bound!r}")
-    return bound if callable(bound) else names[bound]
+    return names[bound]
 
 
 def self_bound(
@@ -182,7 +185,7 @@ def self_bound(
       0.664 0.308 0.60 0.24 0.09 0.06
     """
     data = _read(votes, labels, delta, unlabelled_votes)
-    _checks.check_positive("learning_rate", learning_rate)
+    _checks.check_number("learning_rate", learning_rate, _checks.check_positive)
     steps = _checks.check_count("steps", steps, 1)
     bound = _named(bound, BOUNDS if unlabelled_votes is None else OF_TWO_SAMPLES)
     n = data.labelled.shape[1]
@@ -236,7 +239,9 @@ def target_bound(
     check_process()
     _checks.check_points("votes", votes)
     _checks.check_labels("self_labels", self_labels, np.shape(votes)[0], soft=True)
+    _checks.check_points("unlabelled_votes", unlabelled_votes)
     inside = within(0, 1, label_gap=label_gap)
+    _checks.check_number("label_gap", label_gap)
     best = self_bound(votes, self_labels, unlabelled_votes=unlabelled_votes, bound=bound, **options)
 
     def on_target(value: Array) -> Array:
@@ -304,6 +309,8 @@ def mincq_path(
     margins = max_margin(data.labelled, data.labels) * jnp.arange(1, 21) / 20 if margins is None else margins
     _checks.check_rank("margins", margins, 1)
     _checks.check_positive("margins", margins)
+    if not np.shape(margins)[0]:
+        raise ValueError("margins is empty")
 
     def at(margin: Array) -> SelfBound:
         weights = mincq(data.labelled, data.labels, margin).weights
@@ -333,6 +340,8 @@ def quasi_uniform_kl(weights: ArrayLike) -> Array:
     check_process()
     _checks.check_rank("weights", weights, 1)
     n = np.shape(weights)[0]
+    if not n:
+        raise ValueError("weights is empty")
     # A solver may leave the box by rounding.
     inside = within(-(1 + 1e-6) / n, (1 + 1e-6) / n, weights=weights)
     (scaled,) = floats(weights)

@@ -5,7 +5,7 @@ from typing import NamedTuple, get_args
 
 import numpy as np
 
-from pvmincq_jax._checks import check_list, check_numbers, check_positive
+from pvmincq_jax._checks import check_list, check_one_of, check_positive, check_real
 from pvmincq_jax._types import ArrayLike, RadiusUnit
 from pvmincq_jax.matching.growth import SMALLEST_RADIUS, radii_of_all_pairs, radii_of_pairs
 from pvmincq_jax.matching.matching import pv_of
@@ -81,7 +81,7 @@ def bottleneck_radius(source: Points, target: Points, pv: float = 0.0, *, metric
       2.0
     """
     space = make_space(source, target, metric)
-    if check_numbers("pv", pv).ndim != 0 or not 0 <= pv < 1:
+    if check_real("pv", pv).ndim != 0 or not 0 <= pv < 1:
         raise ValueError(f"pv must be one number in [0, 1); it is {pv}")
     least = _pv_of_pairs(space)[-1]
     if 0 < pv < least:
@@ -110,15 +110,21 @@ def grid_radii(
       >>> grid_radii(np.array([[0.0], [1.0]]), np.array([[1.5], [3.0]]), [0.0, 0.5], "pv")
       array([0.5, 2. ])
     """
-    values = check_list("radii", radii)
-    if unit not in get_args(RadiusUnit):
-        raise ValueError(f"radius_unit must be 'pv', 'bottleneck' or 'absolute'; it is {unit!r}")
+    check_one_of("unit", unit, get_args(RadiusUnit))
+    values = check_radii(radii, unit)
     if unit == "pv":
-        if not np.all((values >= 0) & (values < 1)):
-            raise ValueError(f"radii must be in [0, 1) as levels of PV; they are {values}")
         return level_radii(make_space(source, target, metric), values)
-    check_positive("radii", values)
     return np.sort(values if unit == "absolute" else values * bottleneck_radius(source, target, metric=metric))
+
+
+def check_radii(radii: ArrayLike | Sequence[float], unit: RadiusUnit, name: str = "radii") -> np.ndarray:
+    """A list of radii in a unit, as an array ``[r]``."""
+    values = check_list(name, radii)
+    if unit != "pv":
+        check_positive(name, values)
+    elif not np.all((values >= 0) & (values < 1)):
+        raise ValueError(f"{name} must be in [0, 1) as levels of PV; they are {values}")
+    return values
 
 
 def level_radii(space: Space, levels: ArrayLike | Sequence[float]) -> np.ndarray:

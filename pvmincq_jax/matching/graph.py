@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.spatial import cKDTree
 
-from pvmincq_jax._checks import check_positive, read_samples
+from pvmincq_jax._checks import check_number, check_positive, read_samples
 from pvmincq_jax.matching.space import PAIR_BLOCK, Metric, Points, Space, make_space
 
 __all__ = ["RadiusGraph", "radius_graph"]
@@ -72,9 +72,7 @@ class RadiusGraph(NamedTuple):
 def space_graph(space: Space, radius: float) -> RadiusGraph:
     """The pairs of a space with distance at most the radius (step 1 of Algorithm 2)."""
     (value,) = read_samples(radius=radius)
-    check_positive("radius", value)
-    if value.ndim != 0:
-        raise ValueError(f"radius must be one number; its shape is {value.shape}")
+    check_number("radius", value, check_positive)
     radius = float(value)
     rows, columns, lengths = _tree_edges(space, radius) if _tree_pays(space, radius) else _all_edges(space, radius)
     nearest = np.nan if lengths.size else space.smallest()

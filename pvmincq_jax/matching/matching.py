@@ -20,7 +20,7 @@ import numpy as np
 from scipy.sparse import csc_array, csr_array
 from scipy.sparse.csgraph import connected_components, dijkstra, maximum_bipartite_matching, maximum_flow
 
-from pvmincq_jax._checks import check_count
+from pvmincq_jax._checks import check_count, check_instance, check_seed
 from pvmincq_jax.matching.graph import RadiusGraph, space_graph
 from pvmincq_jax.matching.space import Metric, Points, make_space
 
@@ -169,7 +169,8 @@ def draw_matchings(graph: RadiusGraph, draws: int, *, seed: int = 0) -> Matching
       >>> expected.target, expected.source, expected.weights.round(1)
       (array([0, 0, 1, 1]), array([0, 1, 0, 1]), array([0.5, 0.5, 0.5, 0.5]))
     """
-    draws, seed = check_count("draws", draws, 1), check_count("seed", seed, 0)
+    check_instance("graph", graph, RadiusGraph, "radius_graph")
+    draws, seed = check_count("draws", draws, 1), check_seed("seed", seed)
     sizes = graph.source_rows.size, graph.target_rows.size
     partners, known, by_target = np.empty((draws, sizes[1]), dtype=np.int64), None, None
     if graph.neighbours.size > _WHOLE * sum(sizes):

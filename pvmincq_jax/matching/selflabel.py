@@ -13,7 +13,14 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.sparse import csr_array
 
-from pvmincq_jax._checks import check_count, check_labels, check_not_negative, check_points, read_samples
+from pvmincq_jax._checks import (
+    check_count,
+    check_instance,
+    check_labels,
+    check_not_negative,
+    check_points,
+    read_samples,
+)
 from pvmincq_jax._distances import root, squared_distances
 from pvmincq_jax._fork import check_process
 from pvmincq_jax._samples import canonical_order
@@ -73,6 +80,7 @@ def carry_labels(draws: MatchingDraws, source_labels: ArrayLike) -> SelfLabels:
       >>> carry_labels(MatchingDraws(np.array([[0, -1], [1, -1]]), 0.5, 2), np.array([1, -1])).labels
       array([0., 0.])
     """
+    check_instance("draws", draws, MatchingDraws, "pvmincq_jax.draw_matchings")
     labels = _checked_labels(source_labels, draws.source_size)
     matched = draws.partners >= 0
     count = matched.sum(axis=0)
@@ -115,10 +123,10 @@ def self_label(
       >>> found.labels, found.weights, found.pairs.source
       (array([-1.,  1.,  0.]), array([1., 1., 0.]), array([1, 0]))
     """
+    # A source that is no array of points is left to the space, which says so.
     rows = metric.distances if isinstance(metric, Precomputed) else source
-    shape = () if rows is None else np.shape(rows)
-    # Without a source to speak of, the space raises the error.
-    labels = _checked_labels(source_labels, shape[0]) if any(shape[:1]) else None
+    points: Any = [] if rows is None else read_samples(source=rows)[0]
+    labels = _checked_labels(source_labels, len(points)) if np.ndim(points) == 2 and len(points) else None
     graph = check_reach(space_graph(make_space(source, target, metric, ties=labels), radius))
     return carry_labels(draw_matchings(graph, draws, seed=seed), source_labels)
 

@@ -20,7 +20,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pvmincq_jax._checks import check_count, check_not_negative, check_points, check_positive, check_rank, check_samples
+from pvmincq_jax._checks import (
+    check_count,
+    check_not_negative,
+    check_number,
+    check_points,
+    check_positive,
+    check_samples,
+)
 from pvmincq_jax._distances import root, squared_distances
 from pvmincq_jax._fork import check_process
 from pvmincq_jax._types import Array, ArrayLike
@@ -123,8 +130,9 @@ def soft_matching(
     """
     check_process()
     check_samples(source, target)
-    check_positive("radius", radius)
-    check_positive("temperature", temperature)
+    check_number("radius", radius, check_positive)
+    check_number("temperature", temperature, check_positive)
+    iterations = check_count("iterations", iterations, 1)
     return _soft_matching(*map(jnp.asarray, (source, target, radius, temperature)), iterations)
 
 
@@ -180,7 +188,8 @@ def soft_eps_h(source_votes: ArrayLike, target_votes: ArrayLike, pair_weights: A
     """
     check_process()
     for name, value in (("source_votes", source_votes), ("target_votes", target_votes), ("pair_weights", pair_weights)):
-        check_rank(name, value, 2)
+        check_points(name, value)
+    check_not_negative("pair_weights", pair_weights)
     if np.shape(pair_weights) != (np.shape(source_votes)[0], np.shape(target_votes)[0]):
         raise ValueError(
             f"pair_weights must have a row per source point and a column per target point "
@@ -222,8 +231,8 @@ def radius_affinity(source: ArrayLike, target: ArrayLike, radius: ArrayLike, sof
     """
     check_process()
     check_samples(source, target)
-    check_positive("radius", radius)
-    check_not_negative("softness", softness)
+    check_number("radius", radius, check_positive)
+    check_number("softness", softness, check_not_negative)
     # Points that coincide stay within the radius whichever way they move: their root's derivative of 0 is right.
     ratio = root(squared_distances(source, target)) / radius
     soft = jnp.asarray(softness, ratio.dtype)
@@ -256,7 +265,7 @@ def sinkhorn_matching(affinity: ArrayLike, pairs: ArrayLike, *, iterations: int 
     check_process()
     check_points("affinity", affinity)
     check_not_negative("affinity", affinity)
-    check_positive("pairs", pairs)
+    check_number("pairs", pairs, check_positive)
     iterations = check_count("iterations", iterations, 1)
     affinity = jnp.asarray(affinity, jnp.result_type(affinity, float))
     rows_left, columns_left = (jnp.maximum(size - jnp.asarray(pairs, affinity.dtype), 0.0) for size in affinity.shape)

@@ -11,7 +11,15 @@ import numpy as np
 from scipy.spatial import cKDTree
 from scipy.spatial.distance import cdist
 
-from pvmincq_jax._checks import check_finite, check_not_negative, check_points, check_rank, check_samples, read_samples
+from pvmincq_jax._checks import (
+    check_finite,
+    check_not_negative,
+    check_points,
+    check_rank,
+    check_real,
+    check_samples,
+    read_samples,
+)
 from pvmincq_jax._samples import canonical_order
 from pvmincq_jax._types import ArrayLike
 
@@ -21,10 +29,10 @@ __all__ = ["Metric", "Precomputed"]
 PAIR_BLOCK = 1 << 22
 # Pairs whose features are added up at once: few enough for the processor's cache.
 _TILE = 1 << 15
+# The eigenvalues of matrices of larger numbers would overflow.
+_LARGEST = 1e150
 # With more coordinates than this, looking at every pair beats a KD-tree.
 _TREE_DIMENSIONS = 12
-# Squares of larger coordinates would overflow.
-_LARGEST = 1e150
 _POWERS = {"cityblock": 1.0, "euclidean": 2.0, "chebyshev": np.inf}
 
 
@@ -124,14 +132,9 @@ class Space(NamedTuple):
         return float(min(block.min() for _, block in self.blocks()))
 
 
-def _mahalanobis_factor(metric: np.ndarray, dimensions: int) -> np.ndarray:
+def _mahalanobis_factor(metric: np.ndarray) -> np.ndarray:
     """F with A = F F', for (x - y)' A (x - y) = |F'(x - y)|^2."""
-    check_finite("metric", metric)
     matrix = np.asarray(metric, dtype=float)
-    if matrix.shape != (dimensions, dimensions):
-        raise ValueError(
-            f"metric must be a matrix with a row per feature ({dimensions}, {dimensions}); its shape is {matrix.shape}"
-        )
     scale = np.abs(matrix).max()
     if np.abs(matrix - matrix.T).max() > 1e-10 * scale:
         raise ValueError("metric must be a symmetric matrix")
@@ -141,6 +144,32 @@ def _mahalanobis_factor(metric: np.ndarray, dimensions: int) -> np.ndarray:
             f"metric must be positive semi-definite and not zero; its smallest eigenvalue is {values[0]:g}"
         )
     return vectors * np.sqrt(np.maximum(values, 0))
+
+
+def check_metric(metric: Metric, dimensions: int) -> None:
+    """Whether a metric is one of samples of so many features, before anything is measured."""
+    if isinstance(metric, Precomputed):
+        (distances,) = read_samples(**{"metric.distances": metric.distances})
+        check_points("metric.distances", distances)
+        check_not_negative("metric.distances", distances)
+    elif isinstance(metric, str):
+        if metric not in _POWERS:
+            raise ValueError(f"metric must be one of {', '.join(_POWERS)}, or not a string; it is {metric!r}")
+    elif not callable(metric):
+        order = check_real("metric", *read_samples(metric=metric))
+        if order.ndim == 0:
+            if not order >= 1:
+                raise ValueError(f"metric, as the order of a Minkowski distance, must be at least 1; it is {order:g}")
+            return
+        check_rank("metric", order, 2)
+        check_finite("metric", order)
+        if order.shape != (dimensions, dimensions):
+            raise ValueError(
+                f"metric must be a matrix with a row per feature ({dimensions}, {dimensions}); its shape is "
+                f"{order.shape}"
+            )
+        if np.max(np.abs(order)) > _LARGEST:
+            raise ValueError(f"metric must hold numbers up to {_LARGEST:g}; it holds {np.max(np.abs(order)):g}")
 
 
 def _canonical_matrix_order(ranks: np.ndarray, ties: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
@@ -162,12 +191,12 @@ def _canonical_matrix_order(ranks: np.ndarray, ties: np.ndarray | None) -> tuple
 
 
 def _matrix_space(source: Points, target: Points, metric: Precomputed, ties: np.ndarray | None) -> Space:
-    (matrix,) = read_samples(**{"metric.distances": metric.distances})
-    check_points("metric.distances", matrix)
+    check_metric(metric, 0)
+    matrix = np.asarray(metric.distances)
     for name, points, size in zip(("source", "target"), (source, target), matrix.shape):
-        if points is not None and np.shape(points)[0] != size:
-            raise ValueError(f"{name} has {np.shape(points)[0]} rows; metric.distances is {matrix.shape}")
-    check_not_negative("metric.distances", matrix)
+        rows = size if points is None else len(np.atleast_1d(*read_samples(**{name: points})))
+        if rows != size:
+            raise ValueError(f"{name} has {rows} rows; metric.distances is {matrix.shape}")
     matrix = matrix.astype(float)
     ranks = np.unique(matrix, return_inverse=True)[1].reshape(matrix.shape)
     rows, columns = _canonical_matrix_order(ranks, ties)
@@ -186,16 +215,12 @@ def make_space(source: Points, target: Points, metric: Metric = "euclidean", tie
         raise ValueError("source and target may be None only with metric=Precomputed(distances)")
     source, target = read_samples(source=source, target=target)
     check_samples(source, target)
+    check_metric(metric, source.shape[1])
     x, y = source.astype(float), target.astype(float)
-    for name, points in (("source", x), ("target", y)):
-        if np.abs(points).max() > _LARGEST:
-            raise ValueError(f"{name} holds {np.abs(points).max():g}; coordinates up to {_LARGEST:g} can be measured")
     source_rows, target_rows = canonical_order(x, ties), canonical_order(y)
     x, y = x[source_rows], y[target_rows]
     power, matrix = 2.0, None
     if isinstance(metric, str):
-        if metric not in _POWERS:
-            raise ValueError(f"metric must be one of {', '.join(_POWERS)}, or not a string; it is {metric!r}")
         power = _POWERS[metric]
     elif callable(metric):
         matrix = np.array([[float(metric(a, b)) for b in y] for a in x])
@@ -203,11 +228,8 @@ def make_space(source: Points, target: Points, metric: Metric = "euclidean", tie
             raise ValueError("metric must return finite distances that are not negative; this function does not")
     elif np.ndim(metric) == 0:
         power = float(metric)
-        if not power >= 1:
-            raise ValueError(f"metric, as the order of a Minkowski distance, must be at least 1; it is {power:g}")
     else:
-        check_rank("metric", metric, 2)
-        factor = _mahalanobis_factor(np.asarray(metric), x.shape[1])
+        factor = _mahalanobis_factor(np.asarray(metric))
         x, y = x @ factor, y @ factor
     features = np.ascontiguousarray(x.T), np.ascontiguousarray(y.T)
     space = Space(*features, power, matrix, source_rows, target_rows)

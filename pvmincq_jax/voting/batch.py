@@ -154,7 +154,8 @@ class _Program:
 
     def __init__(self, key: _Key) -> None:
         """Compiles nothing yet."""
-        self.key, self._lock, self._compiled = key, threading.Lock(), None
+        self.key, self._lock = key, threading.Lock()
+        self._compiled: Any = None
 
     def __call__(self, *arguments: np.ndarray) -> Any:
         """What `learn` finds, for each problem and margin. Threads that ask for it at once compile it once."""
@@ -269,7 +270,7 @@ def _attempt(
                 return list(zip(group, _solve([problems[i] for i in group], key)))
 
             # On a mesh all processes have to make the same calls in turn.
-            results = pool.map(run, jobs) if settings.mesh is None else (run(job) for job in jobs)
+            results: Any = pool.map(run, jobs) if settings.mesh is None else (run(job) for job in jobs)
             # When a caller stops early, this cancels the jobs that no thread has begun.
             with contextlib.closing(results):
                 for found in results:

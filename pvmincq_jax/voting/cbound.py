@@ -15,7 +15,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pvmincq_jax._checks import check_finite, check_labels, check_length, check_rank, check_sample_weights
+from pvmincq_jax._checks import (
+    check_finite,
+    check_labels,
+    check_rank,
+    check_sample_weights,
+    check_weights,
+)
 from pvmincq_jax._fork import check_process
 from pvmincq_jax._types import Array, ArrayLike
 
@@ -44,7 +50,7 @@ def vote_margin(votes: ArrayLike, weights: ArrayLike) -> Array:
     check_process()
     check_rank("votes", votes, 2)
     check_finite("votes", votes)
-    check_length("weights", weights, np.shape(votes)[1], "voter")
+    check_weights("weights", weights, np.shape(votes)[1])
     return jnp.asarray(votes) @ jnp.asarray(weights)
 
 
@@ -62,6 +68,7 @@ def expectation(values: Array, sample_weights: Weights) -> Array:
 
 def _known(labels: ArrayLike, margin: Array, sample_weights: Weights) -> Array:
     """The labels, one per margin, NaN where they are outside [-1, 1]."""
+    check_sample_weights("sample_weights", sample_weights, margin.shape[0])
     check_labels("labels", labels, margin.shape[0], soft=True, sample_weights=sample_weights)
     labels = jnp.asarray(labels)
     labels = labels.astype(jnp.result_type(labels, margin))
@@ -208,5 +215,11 @@ def domain_disagreement(
       >>> print(domain_disagreement(np.array([[1.0, 1.0]]), np.array([[1.0, -1.0]]), np.array([0.5, 0.5])))
       1.0
     """
+    votes = {"source": source_votes, "target": target_votes}
+    sample_weights = {"source": source_sample_weights, "target": target_sample_weights}
+    for domain, some in votes.items():
+        check_rank(f"{domain}_votes", some, 2)
+        check_finite(f"{domain}_votes", some)
+        check_sample_weights(f"{domain}_sample_weights", sample_weights[domain], np.shape(some)[0])
     target = second_moment(target_votes, weights, sample_weights=target_sample_weights)
     return jnp.abs(target - second_moment(source_votes, weights, sample_weights=source_sample_weights))

@@ -6,7 +6,7 @@ from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
-from pvmincq_jax._checks import check_count
+from pvmincq_jax._checks import check_count, check_one_of
 from pvmincq_jax._distances import squared_distances
 from pvmincq_jax._samples import spread_rows
 from pvmincq_jax.voting.families import read_votes
@@ -53,8 +53,7 @@ def draw_centers(source: np.ndarray, target: np.ndarray, kind: CenterKind, most:
       >>> draw_centers(np.zeros((3, 1)), np.array([[5.0], [6.0]]), "both", None, 0).points.ravel()
       array([5., 6., 0., 0., 0.])
     """
-    if kind not in get_args(CenterKind):
-        raise ValueError(f"centers must be 'target', 'source' or 'both'; it is {kind!r}")
+    check_one_of("centers", kind, get_args(CenterKind))
     of_target = target if kind != "source" else target[:0]
     of_source = source if kind != "target" else source[:0]
     points = np.concatenate([of_target, of_source])

@@ -21,9 +21,9 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.linalg.lapack import dpstrf
 
-from pvmincq_jax._checks import check_count, check_points, check_positive, check_sample_weights, is_traced
+from pvmincq_jax._checks import check_count, check_number, check_points, check_positive, check_sample_weights, is_traced
 from pvmincq_jax._fork import check_process
-from pvmincq_jax._types import Array, ArrayLike
+from pvmincq_jax._types import AnyArray, Array, ArrayLike
 
 __all__ = ["VoteFactor", "vote_factor"]
 
@@ -222,21 +222,27 @@ def vote_factor(
         votes = np.asarray(votes) if isinstance(votes, jax.Array) else votes
         sample_weights = np.asarray(sample_weights) if isinstance(sample_weights, jax.Array) else sample_weights
     check_points("votes", votes)
-    check_sample_weights("sample_weights", sample_weights, np.shape(votes)[0])
-    if tolerance is not None:
-        check_positive("tolerance", tolerance)
-    smaller = min(np.shape(votes))
-    if rank is not None and not 1 <= check_count("rank", rank, 1) <= smaller:
-        raise ValueError(f"rank must be in [1, {smaller}], the smaller side of the votes; it is {rank}")
     dtype = floating_dtype(votes)
+    check_sample_weights("sample_weights", sample_weights, np.shape(votes)[0], dtype)
+    if tolerance is not None:
+        check_number("tolerance", tolerance, check_positive)
+    smaller = min(np.shape(votes))
+    if rank is not None and check_count("rank", rank, 1) > smaller:
+        raise ValueError(f"rank must be in [1, {smaller}], the smaller side of the votes; it is {rank}")
     xp: Any = jnp if is_traced(votes, sample_weights) else np
-    matrix: Any = xp.asarray(jax.lax.stop_gradient(votes) if xp is jnp else votes, dtype)
-    weighted = matrix if sample_weights is None else matrix * xp.sqrt(xp.asarray(sample_weights, dtype))[:, None]
+    # A cast to float32 may overflow.
+    with np.errstate(over="ignore", invalid="ignore"):
+        matrix: Any = xp.asarray(jax.lax.stop_gradient(votes) if xp is jnp else votes, dtype)
+        weighted = matrix
+        if sample_weights is not None:
+            weighted = matrix * xp.sqrt(xp.asarray(sample_weights, dtype))[:, None]
     if xp is jnp:
         # LAPACK's SVD may never return from infinite input.
         finite = jnp.all(jnp.isfinite(weighted))
         right = jnp.where(finite, _traced_rows(jnp.where(finite, weighted, 0.0), rank or smaller), jnp.nan)
         return VoteFactor(matrix @ right.T, right)
+    _check_sum("votes", matrix)
+    _check_sum("sample_weights", weighted)
     if rank is None:
         floor = max(_TOLERANCE, 4 * float(np.finfo(dtype).eps)) if tolerance is None else tolerance
         basis = _leading_rows(weighted, floor)
@@ -248,7 +254,19 @@ def vote_factor(
         return VoteFactor(jnp.asarray(matrix @ rows.T), jnp.asarray(rows))
 
 
-def sample_basis(votes: Array, shares: Array, voter_mask: Array, factor: VoteFactor, turn: bool) -> Array:
+def _check_sum(name: str, matrix: np.ndarray) -> None:
+    """An error unless products with the matrix stay finite in its precision: LAPACK may never return from infinity."""
+    most = float(np.finfo(matrix.dtype).max) / 64
+    with np.errstate(over="ignore"):
+        total = float(np.sum(np.abs(matrix)))
+    if not total <= most:
+        raise ValueError(
+            f"{name} must be smaller: the sizes of the votes, times the roots of the sample weights, may add up to "
+            f"{most:.3g} in {matrix.dtype}; their sum is {total:.3g}"
+        )
+
+
+def sample_basis(votes: AnyArray, shares: AnyArray, voter_mask: AnyArray, factor: VoteFactor, turn: bool) -> Array:
     """Orthonormal columns Q ``[m, r]``, with which F = Q' V.
 
     What the factor leaves out of the votes is projected away under these shares, so that it changes the second moment

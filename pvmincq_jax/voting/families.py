@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pvmincq_jax._checks import check_finite, check_list, check_numbers, check_points, is_traced, on_device
+from pvmincq_jax._checks import check_finite, check_list, check_points, check_real, is_traced, on_device
 from pvmincq_jax._types import ArrayLike, common_dtype, precision
 from pvmincq_jax.voting.voters import GaussianVoters, OutputVoters, StumpVoters
 
@@ -228,7 +228,7 @@ def family_grid(
     if listed and all(callable(one) and not _is_family(one) for one in listed):
         kind, listed = FunctionVoters(tuple(listed)), []
     if _is_family(kind):
-        if values is not None and not np.all(np.isnan(check_numbers(name, values))):
+        if values is not None and not np.all(np.isnan(check_real(name, values))):
             raise ValueError(f"{name} must be None: voters is one family, of no value; it is {values}")
         return FamilyGrid(np.array([np.nan]), (kind,))
     if listed and all(map(_is_family, listed)):

@@ -28,7 +28,7 @@ import numpy as np
 from pvmincq_jax import _checks
 from pvmincq_jax._checks import is_traced
 from pvmincq_jax._fork import check_process
-from pvmincq_jax._types import Array, ArrayLike, Status
+from pvmincq_jax._types import AnyArray, Array, ArrayLike, Status
 from pvmincq_jax.voting.batch import Problem, Settings, solve_problems
 from pvmincq_jax.voting.factor import (
     SmallSample,
@@ -70,28 +70,33 @@ def max_margin(
       >>> print(max_margin(np.array([[1.0, -0.5], [-1.0, 0.5]]), np.array([1.0, -1.0])))
       0.75
     """
-    votes, labels = _check(votes, labels, sample_weights, voter_mask)
-    xp: Any = jnp if is_traced(votes, labels, sample_weights, voter_mask) else np
-    margins = xp.abs(voter_margins(votes, labels, normalised(sample_weights, votes.shape[0], votes.dtype, xp)))
+    V, y = _check(votes, labels, sample_weights, voter_mask)
+    xp: Any = jnp if is_traced(V, y, sample_weights, voter_mask) else np
+    margins = xp.abs(voter_margins(V, y, normalised(sample_weights, V.shape[0], V.dtype, xp)))
     return jnp.asarray(xp.mean(margins, where=True if voter_mask is None else xp.asarray(voter_mask, bool)))
 
 
 def _check(
     votes: ArrayLike, labels: ArrayLike, sample_weights: ArrayLike | None, voter_mask: ArrayLike | None
-) -> tuple[Array, ...]:
+) -> tuple[AnyArray, ...]:
     """Raises on what can be seen before tracing; returns votes and labels in one floating dtype."""
     check_process()
     _checks.check_points("votes", votes)
     count, voters = np.shape(votes)
+    dtype = floating_dtype(votes)
+    _checks.check_sample_weights("sample_weights", sample_weights, count, dtype)
     _checks.check_labels("labels", labels, count, soft=True, sample_weights=sample_weights)
-    _checks.check_sample_weights("sample_weights", sample_weights, count)
     if voter_mask is not None:
-        _checks.check_length("voter_mask", voter_mask, voters, "voter")
+        _checks.check_weights("voter_mask", voter_mask, voters)
         if not is_traced(voter_mask) and not np.any(np.asarray(voter_mask)):
             raise ValueError("voter_mask leaves out every voter")
     # What is concrete stays with NumPy: inside jit, JAX would make it traced, and the votes' rank unknown.
-    dtype = floating_dtype(votes)
-    return tuple((jnp if is_traced(part) else np).asarray(part, dtype) for part in (votes, labels))
+    with np.errstate(over="ignore"):
+        checked = tuple((jnp if is_traced(part) else np).asarray(part, dtype) for part in (votes, labels))
+    if not _checks.on_device(votes):
+        # A cast to float32 may overflow.
+        _checks.check_finite(f"votes as {dtype}", checked[0])
+    return checked
 
 
 def normalised(sample_weights: ArrayLike | None, count: int, dtype: Any, xp: Any = jnp) -> Array:
@@ -153,35 +158,27 @@ def mincq(
       >>> [f"{weight:.3f}" for weight in solution.weights]
       ['0.293', '0.205']
     """
-    votes, labels = _check(votes, labels, sample_weights, voter_mask)
+    V, y = _check(votes, labels, sample_weights, voter_mask)
     _checks.check_rank("margin", margin, 0)
     _checks.check_finite("margin", margin)
-    if solver not in get_args(Solver):
-        raise ValueError(f"solver must be 'interior_point' or 'jaxopt'; it is {solver!r}")
-    _check_factor(factor, rank, *votes.shape)
-    shares = normalised(sample_weights, votes.shape[0], votes.dtype, jnp if is_traced(sample_weights) else np)
-    mask: Any = np.ones(votes.shape[1], bool) if voter_mask is None else voter_mask
+    _checks.check_one_of("solver", solver, get_args(Solver))
+    _check_factor(factor, rank, *V.shape)
+    shares = normalised(sample_weights, V.shape[0], V.dtype, jnp if is_traced(sample_weights) else np)
+    mask: Any = np.ones(V.shape[1], bool) if voter_mask is None else voter_mask
     mask = mask if is_traced(mask) else np.asarray(mask, bool)
-    if is_traced(votes, labels, margin, shares, mask):
-        return _learn_in_jax(votes, labels, margin, shares, mask, solver, factor, rank)
-    if _is_bad(votes, labels, float(margin), shares, mask):
-        return _nothing(votes.shape[1], votes.dtype)
-    _check_margin(votes, labels, float(margin), shares, mask)
+    if is_traced(V, y, margin, shares, mask):
+        return _learn_in_jax(V, y, margin, shares, mask, solver, factor, rank)
+    _check_margin(V, y, float(margin), shares, mask)
     if is_traced(factor) or is_compiling():
-        return _learn_in_jax(votes, labels, margin, shares, mask, solver, factor, rank)
-    factor = vote_factor(np.where(mask, votes, 0.0), sample_weights=shares, rank=rank) if factor is None else factor
-    return _learn_on_host(votes, labels, float(margin), shares, mask, solver, factor)
+        return _learn_in_jax(V, y, margin, shares, mask, solver, factor, rank)
+    factor = vote_factor(np.where(mask, V, 0.0), sample_weights=shares, rank=rank) if factor is None else factor
+    return _learn_on_host(V, y, float(margin), shares, mask, solver, factor)
 
 
-def _is_bad(votes: np.ndarray, labels: np.ndarray, margin: float, shares: np.ndarray, mask: np.ndarray) -> bool:
-    """Whether concrete input is what `Status.BAD_INPUT` stands for: JAX arrays may hold anything."""
-    with np.errstate(over="ignore"):
-        finite = np.isfinite(np.sum(np.abs(votes))) and np.isfinite(margin)
-    return not (finite and np.max(np.abs(labels)) <= 1 and np.min(shares) >= 0 and np.any(mask))
-
-
-def _check_margin(votes: np.ndarray, labels: np.ndarray, margin: float, shares: np.ndarray, mask: np.ndarray) -> None:
+def _check_margin(votes: AnyArray, labels: AnyArray, margin: float, shares: AnyArray, mask: AnyArray) -> None:
     largest = float(np.mean(np.abs(voter_margins(votes, labels, shares)), where=mask))
+    if not np.isfinite(largest):
+        raise ValueError(f"votes, labels and sample_weights must be finite in {votes.dtype}; mu_max is {largest:g}")
     if not 0 < margin <= largest * (1 + ROUNDING * float(np.finfo(votes.dtype).eps)):
         raise ValueError(f"margin must be in (0, mu_max], with mu_max = {largest:.6g} here; it is {margin:g}")
 
@@ -190,6 +187,7 @@ def _check_factor(factor: VoteFactor | None, rank: int | None, points: int, vote
     """A factor of votes ``[points, voters]``, or a rank for one, or neither."""
     if factor is None:
         return
+    _checks.check_instance("factor", factor, VoteFactor, "pvmincq_jax.vote_factor")
     if rank is not None:
         raise ValueError(f"rank is of a factor to be computed, and one is given; it is {rank}")
     if factor.left.shape[0] != points or factor.right.shape[1] != voters:
@@ -200,11 +198,11 @@ def _check_factor(factor: VoteFactor | None, rank: int | None, points: int, vote
 
 
 def _learn_in_jax(
-    votes: Array,
-    labels: Array,
+    votes: AnyArray,
+    labels: AnyArray,
     margin: ArrayLike,
-    shares: Array,
-    mask: Array,
+    shares: AnyArray,
+    mask: AnyArray,
     solver: Solver,
     factor: VoteFactor | None,
     rank: int | None,
@@ -228,11 +226,11 @@ def _learn_in_jax(
 
 
 def _learn_on_host(
-    votes: np.ndarray,
-    labels: np.ndarray,
+    votes: AnyArray,
+    labels: AnyArray,
     margin: float,
-    shares: np.ndarray,
-    mask: np.ndarray,
+    shares: AnyArray,
+    mask: AnyArray,
     solver: Solver,
     factor: VoteFactor,
 ) -> MinCqSolution:
@@ -272,20 +270,6 @@ def _learn_on_host(
     )
 
 
-def _nothing(voters: int, dtype: Any) -> MinCqSolution:
-    """The result of bad input."""
-    weights, nothing = jnp.full(voters, jnp.nan, dtype), jnp.asarray(np.nan, dtype)
-    return MinCqSolution(
-        weights=weights,
-        posterior=weights,
-        status=jnp.asarray(int(Status.BAD_INPUT), jnp.int32),
-        kkt_residual=nothing,
-        iterations=jnp.asarray(0, jnp.int32),
-        c_bound=nothing,
-        mu_max=nothing,
-    )
-
-
 def one_against_rest(numbers: np.ndarray, count: int) -> np.ndarray:
     """Labels of each class against the rest ``[c, m]`` in {-1, +1}, from class numbers ``[m]``.
 
@@ -296,6 +280,18 @@ def one_against_rest(numbers: np.ndarray, count: int) -> np.ndarray:
              [-1.,  1., -1.]])
     """
     return np.where(numbers == np.arange(count)[:, None], 1.0, -1.0)
+
+
+def labels_by_class(labels: np.ndarray) -> np.ndarray:
+    """Labels of two classes as they are ``[m]``, or of each of more against the rest ``[c, m]``, from their numbers.
+
+    Example:
+      >>> labels_by_class(np.array([1.0, -1.0])), labels_by_class(np.array([0.0, 2.0, 1.0])).shape
+      (array([ 1., -1.]), (3, 3))
+    """
+    if not _checks.are_class_numbers(labels):
+        return labels
+    return one_against_rest(labels, int(np.max(labels)) + 1).astype(labels.dtype)
 
 
 def class_numbers(labels: np.ndarray) -> np.ndarray:

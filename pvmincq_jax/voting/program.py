@@ -12,7 +12,7 @@ import chex
 import jax
 import jax.numpy as jnp
 
-from pvmincq_jax._types import Array, Status
+from pvmincq_jax._types import AnyArray, Array, Status
 from pvmincq_jax.voting import qp
 from pvmincq_jax.voting.derivatives import free_space, second_moment_tangent, solve_tangent
 from pvmincq_jax.voting.factor import VoteFactor, array_module, constant, loop_on_cpu, sample_basis
@@ -59,7 +59,7 @@ def accuracy(dtype: Any) -> float:
     return 1e-7 if dtype == jnp.float64 else 1e-4
 
 
-def voter_margins(votes: Array, labels: Array, shares: Array) -> Array:
+def voter_margins(votes: AnyArray, labels: AnyArray, shares: AnyArray) -> AnyArray:
     """m_j = E_{(x,y)} y h_j(x), ``[n]``."""
     return (shares * labels) @ votes
 

@@ -26,6 +26,8 @@ GAMMA_MULTIPLES = (0.5, 2.0, 8.0)
 # exp(-t) is below the smallest normal number of float64 (and of float32) from here on: on a device, votes of farther
 # points are cut to zero, with derivative zero.
 _FAR = 708.0
+# Squares of larger votes overflow.
+_LARGEST = 1e150
 
 
 def rbf_votes(x: ArrayLike, centers: ArrayLike, gamma: ArrayLike) -> Array:
@@ -87,6 +89,7 @@ def default_gammas(target: ArrayLike) -> np.ndarray:
       >>> default_gammas(np.array([[0.0], [2.0]]))
       array([0.125, 0.5  , 2.   ])
     """
+    (target,) = _checks.read_samples(target=target)
     _checks.check_points("target", target)
     points = np.asarray(target, float)
     # Medians settle long before all pairs are looked at; canonical rows keep the choice blind to their order.
@@ -170,8 +173,7 @@ def stump_votes(x: ArrayLike, features: ArrayLike, thresholds: ArrayLike) -> Arr
     check_process()
     _checks.check_points("x", x)
     _checks.check_rank("features", features, 1)
-    _checks.check_length("thresholds", thresholds, np.shape(features)[0], "entry of features")
-    _checks.check_finite("thresholds", thresholds)
+    _checks.check_weights("thresholds", thresholds, np.shape(features)[0], "entry of features")
     return jnp.asarray(sign_votes(x, features, thresholds))
 
 
@@ -203,8 +205,9 @@ def stump_thresholds(x: ArrayLike, per_feature: int = 10) -> tuple[np.ndarray, n
       >>> stump_thresholds(np.array([[0.0, 7.0], [1.0, 7.0], [3.0, 7.0]]))
       (array([0, 0]), array([0.5, 2. ]))
     """
-    _checks.check_points("x", x)
-    per_feature, points = _checks.check_count("per_feature", per_feature, 1), np.asarray(x)
+    (points,) = _checks.read_samples(x=x)
+    _checks.check_points("x", points)
+    per_feature = _checks.check_count("per_feature", per_feature, 1)
     # In the points' own precision, so that no later rounding moves a threshold onto the next value.
     points = points if np.issubdtype(points.dtype, np.floating) else points.astype(float)
     thresholds = []
@@ -288,23 +291,32 @@ class OutputVoters(NamedTuple):
 
     def votes(self, x: ArrayLike) -> Any:
         """The outputs, checked."""
-        _checks.check_points("outputs", x)
-        _checks.check_positive("bound", self.bound)
-        if _checks.is_traced(x, self.bound):
-            return x
-        largest = np.max(np.abs(np.asarray(x)))
-        if largest > self.bound:
-            raise ValueError(
-                f"outputs must lie in [-{self.bound:g}, {self.bound:g}]; the largest size is {largest:g}. Squash them "
-                "(tanh, 2 p - 1) or pass their true bound"
-            )
-        return np.asarray(x)
+        check_outputs("outputs", x, self.bound)
+        return x if _checks.is_traced(x, self.bound) else np.asarray(x)
+
+
+def check_outputs(name: str, outputs: ArrayLike, bound: ArrayLike) -> None:
+    """Outputs of classifiers ``[m, n]``, of sizes up to the bound; its square must be finite."""
+    _checks.check_points(name, outputs)
+    _checks.check_number("bound", bound, _checks.check_positive)
+    if _checks.is_traced(outputs, bound):
+        return
+    if bound > _LARGEST:
+        raise ValueError(f"bound must be at most {_LARGEST:g}; it is {bound:g}")
+    largest = float(np.max(np.abs(np.asarray(outputs))))
+    if largest > bound:
+        raise ValueError(
+            f"{name} must lie in [-{bound:g}, {bound:g}]; the largest size is {largest:g}. Squash them "
+            "(tanh, 2 p - 1) or pass their true bound"
+        )
 
 
 def _points(x: ArrayLike, like: ArrayLike) -> ArrayLike:
     """Points, checked, in the precision of the family."""
+    traced = _checks.is_traced(x, like)
+    x = x if traced else _checks.read_samples(x=x)[0]
     _checks.check_points("x", x)
-    if _checks.is_traced(x, like):
+    if traced:
         return x
     dtype = np.asarray(like).dtype
     return np.asarray(x, dtype if np.issubdtype(dtype, np.floating) else float)
