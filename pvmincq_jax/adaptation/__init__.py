@@ -1,6 +1,5 @@
 """Algorithm 3, section 3.4 and section 5: votes for a domain without labels, and their choice without labels.
 
-- `grid`: the one engine that solves MinCq over folds, radii, gammas, classes and margins
 - `sweeps`: a grid of votes of either form, and what it is learnt from
 - `options`: checks of what sweeps and fits are given
 - `model`, `files`: a vote, its values at new points and its file

@@ -16,8 +16,8 @@ import numpy as np
 
 from pvmincq_jax._checks import check_margins
 from pvmincq_jax._types import Status
-from pvmincq_jax.adaptation.grid import Problems, VoteBlocks, solve_grid
 from pvmincq_jax.baselines._form import KernelModel, Sample, decision, expand, make_fits, make_grid
+from pvmincq_jax.voting.grid import Problems, VoteBlocks, solve_grid
 from pvmincq_jax.voting.voters import GaussianVoters
 
 __all__ = ["GRID", "VALIDATION", "MinCqModel", "MinCqParams", "decision", "fit", "fit_grid"]

@@ -7,7 +7,9 @@
 - `factor`: the low-rank factor of a vote matrix, shared by every MinCq over the same voters; small samples with the
   moments of a larger one; factorisations under vmap
 - `qp`: the box-constrained quadratic program, its scaling, and jaxopt's solver
-- `interior_point`, `newton`: our solver: its loop, and the linear systems of a step
-- `mincq`, `program`: Algorithm 1, equations 5 to 7: its face and checks, and the program on checked arrays (`learn`);
+- `interior_point`, `newton`: our solver: its loop, and two ways to solve the linear systems of a step
+- `derivatives`: those of a solution, of every order
+- `mincq`, `program`: Algorithm 1, equations 5 to 7: the public function, and the program on checked arrays (`learn`);
   more than two classes, each against the rest
+- `batch`, `grid`: many problems by few compiled programs; MinCq over folds, radii, gammas, classes and margins
 """

@@ -38,7 +38,7 @@ _SAMPLES, _BATCH = 1 << 25, 1 << 27
 # A largest margin below so many roundings of the votes is 0 but for rounding.
 _ROUNDED = 64
 # Options that shorten compiling by more than 15 %, see `experiments.benchmark compile`. Not every jaxlib knows them.
-_OPTIONS = {
+_OPTIONS: dict[str, Any] = {
     "xla_cpu_use_fusion_emitters": False,
     "xla_disable_hlo_passes": "tree_reduction_rewriter",
     "xla_backend_optimization_level": 1,

@@ -29,6 +29,10 @@ _INEXACT, MOST_GRADIENTS = 0.01, 50
 _FLOOR = 1e3
 
 
+# Iterations so far, du, dy, what they leave of the equation, the last direction and its energy.
+_Descent = tuple[Array, Array, Array, Array, Array, Array]
+
+
 class Point(NamedTuple):
     """What the Newton system reads of an iterate.
 
@@ -159,12 +163,12 @@ def _by_gradients(rows: ScaledRows, point: Point) -> Callable[[Array], Direction
     # Where a is 0, the equality binds no free coordinate.
     reach = jnp.where(a @ toward > 0, a @ toward, 1.0)
 
-    def is_rough(state: tuple[Array, ...]) -> Array:
+    def is_rough(state: _Descent) -> Array:
         iterations, _, _, residual, _, _ = state
         left = jnp.abs(residual) @ point.slack
         return (iterations < 1) | ((left > _INEXACT * point.complementarity) & (iterations < MOST_GRADIENTS))
 
-    def descend(state: tuple[Array, ...]) -> tuple[Array, ...]:
+    def descend(state: _Descent) -> _Descent:
         iterations, du, dy, residual, direction, before = state
         # The first iteration solves the preconditioner's own system, and meets the equality.
         first = iterations < 1

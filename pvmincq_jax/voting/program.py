@@ -200,7 +200,7 @@ def _quick_then_sure(sample: Sample, margin: Array) -> tuple[qp.BoxQPSolution, A
 
 # "quick" steps solve their Newton systems by conjugate gradients, "sure" ones by factors; "both" is quick, then sure.
 Steps = Literal["quick", "sure", "both"]
-_ATTEMPTS = {"quick": _quick, "sure": _sure, "both": _quick_then_sure}
+_ATTEMPTS: dict[Steps, Any] = {"quick": _quick, "sure": _sure, "both": _quick_then_sure}
 
 # 1, whose derivative is NaN: what it is a factor of can be differentiated no further.
 _once = jax.custom_jvp(lambda weights: jnp.ones((), weights.dtype))

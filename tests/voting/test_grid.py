@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 
 import pvmincq_jax as pvm
-from pvmincq_jax.adaptation import grid
-from pvmincq_jax.adaptation.grid import Problems, VoteBlocks, ladder_size, plan_shapes, solve_grid
 from pvmincq_jax.datasets import moons_task
 from pvmincq_jax.estimators import PVMinCqClassifier, PVTransportClassifier
+from pvmincq_jax.voting import batch, grid
+from pvmincq_jax.voting.batch import padded_rows, padded_size
+from pvmincq_jax.voting.grid import Problems, VoteBlocks, solve_grid
 from pvmincq_jax.voting.voters import OutputVoters
 from tests.problems import FRACTIONS as ALL_FRACTIONS
 from tests.problems import KINDS, clarabel_objective, kernel, moments, random_problem
@@ -38,6 +39,14 @@ def problem():
     votes = kernel(rng.normal(size=(45, 2)), rng.normal(size=(30, 2)), 2.0)
     problems = random_problems(6, 45, 30)
     return votes, problems, solve(votes, problems, FRACTIONS)
+
+
+@pytest.fixture
+def no_programs():
+    """Nothing compiled before, and nothing left behind."""
+    batch._program.cache_clear()
+    yield
+    batch._program.cache_clear()
 
 
 def test_every_lane_is_as_good_as_clarabel(problem):
@@ -127,9 +136,9 @@ def test_progress_counts_lanes(problem):
 
 def test_an_error_of_the_progress_function_ends_the_work(problem, monkeypatch):
     votes, problems, _ = problem
-    monkeypatch.setattr(grid, "core_count", lambda: 1)
-    begun, pad = [], grid._padded
-    monkeypatch.setattr(grid, "_padded", lambda *given: (begun.append(1), pad(*given))[1])
+    monkeypatch.setattr(batch, "core_count", lambda: 1)
+    begun, run = [], batch._solve
+    monkeypatch.setattr(batch, "_solve", lambda *given: (begun.append(1), run(*given))[1])
 
     def stop(_):
         raise RuntimeError("enough")
@@ -140,35 +149,33 @@ def test_an_error_of_the_progress_function_ends_the_work(problem, monkeypatch):
     assert len(begun) < 60
 
 
-def test_a_problem_that_quick_steps_leave_unsolved_is_solved_by_sure_ones(problem, monkeypatch):
+def test_a_problem_that_quick_steps_leave_unsolved_is_solved_by_sure_ones(problem, monkeypatch, no_programs):
     votes, problems, figures = problem
-    seen, run = [], grid.learn
+    seen, run = [], batch.learn
 
     def give_up(sample, *arguments):
         seen.append(arguments[-1])
         solution = run(sample, *arguments)
         return solution._replace(status=solution.status + 2) if arguments[-1] == "quick" else solution
 
-    monkeypatch.setattr(grid, "_programs", {})
-    monkeypatch.setattr(grid, "learn", give_up)
+    monkeypatch.setattr(batch, "learn", give_up)
     again = solve(votes, problems, FRACTIONS)
     assert set(seen) == {"quick", "sure"}
     np.testing.assert_array_equal(again.status, figures.status)
     np.testing.assert_allclose(again.c_bound, figures.c_bound, atol=1e-9)
 
 
-def test_what_quick_steps_have_solved_stays(problem, monkeypatch):
+def test_what_quick_steps_have_solved_stays(problem, monkeypatch, no_programs):
     """They fail at the larger margin; then sure steps run at all margins of the problem, and here they fail at all."""
     votes, problems, figures = problem
-    run = grid.learn
+    run = batch.learn
 
     def fail(sample, margin, *arguments):
         solution = run(sample, margin, *arguments)
         fails = (margin > 0.2 * sample.mu_max) | (arguments[-1] == "sure")
         return solution._replace(status=jax.numpy.where(fails, int(pvm.Status.MAX_ITERATIONS), solution.status))
 
-    monkeypatch.setattr(grid, "_programs", {})
-    monkeypatch.setattr(grid, "learn", fail)
+    monkeypatch.setattr(batch, "learn", fail)
     again = solve(votes, problems, FRACTIONS)
     np.testing.assert_array_equal(again.status[:, 0], figures.status[:, 0])
     solved = figures.status[:, 1] == pvm.Status.SOLVED
@@ -177,29 +184,21 @@ def test_what_quick_steps_have_solved_stays(problem, monkeypatch):
     assert np.all(np.isnan(again.weights[:, 1]))
 
 
-def test_shapes_have_room_and_are_few():
+def test_sizes_have_room_and_are_few():
     sizes = np.arange(1, 3000)
-    padded = np.array([ladder_size(int(size)) for size in sizes])
+    padded = np.array([padded_size(int(size)) for size in sizes])
     assert np.all(padded >= sizes)
-    assert np.all(padded <= np.maximum(2 * sizes + 8, 64))
-    rng = np.random.default_rng(0)
-    for steps in ("quick", "sure"):
-        voters = rng.integers(1, 320, 200)
-        wanted = [(int(n), int(rng.integers(1, n + 2)), steps) for n in voters]
-        shapes = plan_shapes(wanted, 3)
-        assert len(set(shapes)) <= 4
-        for (n, rows, _), shape in zip(wanted, shapes):
-            assert n <= shape.voters
-            assert rows <= shape.rows
-            assert shape.steps == steps
-    # Many problems of two sizes are worth a program each.
-    assert len(set(plan_shapes([(300, 300, "quick")] * 300 + [(100, 20, "quick")] * 300, 5))) == 2
+    assert np.all(padded[sizes > 64] <= 1.25 * sizes[sizes > 64])
+    assert len(set(padded)) <= 4 * np.log2(3000 / 64) + 2
+    for size in set(padded.tolist()):
+        rows = [padded_rows(r, size) for r in range(1, size + 2)]
+        assert all(padded >= r for r, padded in enumerate(rows, 1))
+        assert len(set(rows)) == 2
 
 
 @pytest.mark.parametrize("gamma", [0.3, 30.0])
-def test_padded_problems_of_any_size_are_solved_as_they_are_alone(gamma, monkeypatch):
+def test_padded_problems_of_any_size_are_solved_as_they_are_alone(gamma):
     """With voters and rows beyond their own."""
-    monkeypatch.setattr(grid, "_FEW", 0)
     rng = np.random.default_rng(5)
     points, labels = rng.normal(size=(130, 2)), np.sign(rng.normal(size=130))
     votes = kernel(points, points[:120], gamma)
@@ -212,44 +211,50 @@ def test_padded_problems_of_any_size_are_solved_as_they_are_alone(gamma, monkeyp
         np.testing.assert_allclose(bounds, alone, rtol=0, atol=1e-8)
 
 
-def test_little_work_is_compiled_fast_and_the_result_is_the_same(problem, monkeypatch):
-    votes, problems, figures = problem
-    monkeypatch.setattr(grid, "_programs", {})
-    monkeypatch.setattr(grid, "_SHORT", 0.0)
-    sure = solve(votes, problems, FRACTIONS)
-    assert {key[1] for key in grid._programs} == {1}
-    np.testing.assert_array_equal(sure.status, figures.status)
-    np.testing.assert_allclose(sure.c_bound, figures.c_bound, atol=1e-9)
-    shape = grid._Shape(312, 320, "quick")
-    assert [grid._level(shape, count, 3, "interior_point") for count in (1, 1000)] == [1, 1]
-    monkeypatch.setattr(grid, "_SHORT", 0.5)
-    assert [grid._level(shape, count, 3, "interior_point") for count in (1, 1000)] == [0, 1]
-    assert grid._level(shape, 1, 3, "jaxopt") == 1
+def test_options_of_the_compiler_are_those_that_it_knows(monkeypatch):
+    monkeypatch.setattr(batch, "_OPTIONS", {"xla_no_such_option": 1, "xla_backend_optimization_level": 1})
+    batch.known_options.cache_clear()
+    assert batch.known_options("cpu") == {"xla_backend_optimization_level": 1}
+    assert batch.known_options("gpu") == {}
+    # An error that is not about a name is one of the compiler, and is not hidden.
+    monkeypatch.setattr(batch, "_OPTIONS", {"xla_backend_optimization_level": "high"})
+    batch.known_options.cache_clear()
+    with pytest.raises(Exception, match="high"):
+        batch.known_options("cpu")
+    batch.known_options.cache_clear()
 
 
-def test_nearby_problems_share_a_program(monkeypatch):
-    monkeypatch.setattr(grid, "_programs", {})
+def test_nearby_problems_share_a_program(no_programs):
     rng, known = np.random.default_rng(3), []
-    for points, voters, gamma in ((70, 90, 0.3), (128, 66, 0.3), (99, 100, 0.5), (66, 120, 0.4), (140, 290, 0.3)):
+    for points, voters, gamma in ((70, 90, 0.3), (128, 83, 0.3), (99, 88, 0.5), (66, 96, 0.4), (140, 290, 0.3)):
         votes = kernel(rng.normal(size=(points, 2)), rng.normal(size=(voters, 2)), gamma)
         problems = random_problems(4, points, voters)
         solve(votes, problems._replace(mask=np.ones((4, voters), bool)), FRACTIONS)
-        known.append(len(grid._programs))
+        known.append(batch._program.cache_info().currsize)
     assert known == [1, 1, 1, 1, 2]
+
+
+def test_many_margins_take_several_calls_of_one_program(problem, no_programs):
+    votes, problems, figures = problem
+    margins = np.concatenate([FRACTIONS, np.linspace(0.02, 0.98, 31)])
+    many = solve(votes, problems, margins)
+    assert np.all(many.status[:-1] == pvm.Status.SOLVED)
+    np.testing.assert_array_equal(many.weights[:, :2], figures.weights)
+    assert batch._program.cache_info().currsize == 1
 
 
 @pytest.mark.parametrize("cores", [1, 3])
 def test_threads_change_nothing(problem, monkeypatch, cores):
     votes, problems, figures = problem
-    monkeypatch.setattr(grid, "core_count", lambda: cores)
+    monkeypatch.setattr(batch, "core_count", lambda: cores)
     for ours, theirs in zip(solve(votes, problems, FRACTIONS), figures, strict=True):
         np.testing.assert_array_equal(ours, theirs)
 
 
 def test_threads_keep_to_the_callers_device(problem, monkeypatch):
     votes, problems, _ = problem
-    seen, put = [], grid._put
-    monkeypatch.setattr(grid, "_put", lambda *given: (seen.append(jax.config.jax_default_device), put(*given))[1])
+    seen, put = [], batch._put
+    monkeypatch.setattr(batch, "_put", lambda *given: (seen.append(jax.config.jax_default_device), put(*given))[1])
     device = jax.devices()[0]
     with jax.default_device(device):
         solve(votes, problems, FRACTIONS)
@@ -272,9 +277,9 @@ def test_an_accelerator_gets_batches(problem, monkeypatch):
     """Several problems in one call, the last call padded, as on a device that solves them side by side."""
     votes, problems, figures = problem
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    monkeypatch.setattr(grid, "_BATCH", 3 * len(FRACTIONS) * 64 * (64 + 64))
-    calls, pad = [], grid._padded
-    monkeypatch.setattr(grid, "_padded", lambda some, *given: (calls.append(len(some)), pad(some, *given))[1])
+    monkeypatch.setattr(batch, "_BATCH", 3 * 16 * 80 * (64 + 80))
+    calls, run = [], batch._solve
+    monkeypatch.setattr(batch, "_solve", lambda some, key: (calls.append(len(some)), run(some, key))[1])
     together = solve(votes, problems, FRACTIONS)
     assert sorted(calls, reverse=True)[0] > 1
     assert sum(calls) == 5
