@@ -40,7 +40,7 @@ from pvmincq_jax.voting.cbound import c_bound, domain_disagreement, gibbs_risk, 
 from pvmincq_jax.voting.cbound import first_moment, second_moment, vote_margin
 from pvmincq_jax.voting.factor import vote_factor
 from pvmincq_jax.voting.mincq import MinCqSolution, max_margin, mincq
-from pvmincq_jax.voting.box_qp import BoxQPResult, solve_box_qp
+from pvmincq_jax.voting.box_qp import solve_box_qp
 from pvmincq_jax.matching.space import Precomputed
 from pvmincq_jax.matching.matching import Matching, draw_matchings, match, perturbed_variation
 from pvmincq_jax.matching.curve import bottleneck_radius, grid_radii, pv_curve
@@ -73,7 +73,7 @@ __all__ = [
     "classifier_votes", "default_gammas", "rbf_votes", "stump_thresholds", "stump_votes", "FunctionVoters",
     "GaussianVoters", "StumpVoters", "Voters", "c_bound", "domain_disagreement", "first_moment", "second_moment",
     "gibbs_risk", "vote_risk", "vote_margin", "vote_factor", "MinCqSolution", "max_margin", "mincq",
-    "BoxQPResult", "solve_box_qp",
+    "solve_box_qp",
     "Precomputed", "match", "perturbed_variation", "Matching", "draw_matchings", "pv_curve", "bottleneck_radius",
     "grid_radii", "SelfLabels", "carry_labels", "self_label", "nn_self_label", "shared_points", "soft_matching",
     "soft_pv", "sinkhorn_matching", "sinkhorn_transport",

@@ -46,9 +46,10 @@ def solve_box_qp(
     level: ArrayLike,
     bound: ArrayLike,
     *,
+    start: ArrayLike | None = None,
     solver: Solver = "interior_point",
 ) -> BoxQPResult:
-    """Solves a quadratic program with one equality, a box, and a Hessian that is known by a factor.
+    """Solves a quadratic program with one equality, a box, and a Hessian that is known by a factor (not in the paper).
 
     minimise |F x|^2 / 2   subject to   a' x = level,   |x_j| <= bound_j.
 
@@ -69,6 +70,9 @@ def solve_box_qp(
       normal: a ``[n]``.
       level: a scalar with 0 < abs(level) <= sum_j abs(a_j) bound_j; anything else is INFEASIBLE.
       bound: above 0, a scalar or ``[n]``.
+      start: a point near the solution, such as the x of a neighbouring level ``[n]``. It changes the number of steps
+        and no digit that counts. An interior point gains little from it, about a tenth of its steps from one of 16
+        levels to the next, so that a vmap over levels is faster than a sequence.
       solver: as of `mincq`.
 
     Returns: a `BoxQPResult`.
@@ -87,6 +91,9 @@ def solve_box_qp(
     if np.ndim(bound):
         _checks.check_length("bound", bound, np.shape(factor)[1], "column of factor")
     _checks.check_positive("bound", bound)
+    if start is not None:
+        _checks.check_length("start", start, np.shape(factor)[1], "column of factor")
+        _checks.check_finite("start", start)
     _checks.check_one_of("solver", solver, get_args(Solver))
     dtype = floating_dtype(factor)
     concrete = not is_traced(factor, normal, bound)
@@ -97,7 +104,11 @@ def solve_box_qp(
     if concrete and not finite:
         raise ValueError(f"factor, normal and bound must be finite in {dtype}, and bound above 0")
     sample = _sample(xp.where(finite, F * b, 1.0), xp.where(finite, a * b, 1.0))
-    return _solve(sample, jnp.asarray(finite), jnp.asarray(b), jnp.asarray(level, dtype), solver)
+    level = jnp.asarray(level, dtype)
+    if start is not None:
+        guess = jnp.where(level < 0, -1, 1) * jnp.asarray(start, dtype) / b
+        sample = sample._replace(guess=jax.lax.stop_gradient(jnp.where(jnp.isfinite(guess), guess, 0.0)))
+    return _solve(sample, jnp.asarray(finite), jnp.asarray(b), level, solver)
 
 
 def _sample(factor: Array, normal: Array) -> Sample:

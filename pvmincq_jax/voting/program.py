@@ -79,6 +79,7 @@ class Sample(NamedTuple):
       bound: 1/n.
       quick: some of F's first rows, scaled for quick steps.
       sure: all of F's rows, scaled for sure steps.
+      guess: of the weights, in units of the bound ``[n]``, or None.
     """
 
     votes: Array
@@ -94,6 +95,7 @@ class Sample(NamedTuple):
     bound: Array
     quick: qp.ScaledRows
     sure: qp.ScaledRows
+    guess: Array | None = None
 
 
 def sample_of(
@@ -169,6 +171,7 @@ def _problem(sample: Sample, margin: Array) -> tuple[Array, Array, qp.BoxQP]:
         fixed=jnp.where(free | ~mask, 0.0, jnp.sign(margins)),
         skip=~feasible | ~jnp.any(free),
         bound=sample.bound,
+        guess=sample.guess,
     )
     return feasible, jnp.where(feasible, margin, 1.0), problem
 
