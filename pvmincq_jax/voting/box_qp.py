@@ -88,9 +88,9 @@ def solve_box_qp(
     _checks.check_finite("normal", normal)
     _checks.check_rank("level", level, 0)
     _checks.check_finite("level", level)
+    _checks.check_positive("bound", bound)
     if np.ndim(bound):
         _checks.check_length("bound", bound, np.shape(factor)[1], "column of factor")
-    _checks.check_positive("bound", bound)
     if start is not None:
         _checks.check_length("start", start, np.shape(factor)[1], "column of factor")
         _checks.check_finite("start", start)
