@@ -14,7 +14,7 @@ import jax.numpy as jnp
 
 from pvmincq_jax._types import AnyArray, Array, Status
 from pvmincq_jax.voting import qp
-from pvmincq_jax.voting.derivatives import free_space, second_moment_tangent, solve_tangent
+from pvmincq_jax.voting.derivatives import free_space, refine, second_moment_tangent, solve_tangent
 from pvmincq_jax.voting.factor import VoteFactor, array_module, constant, loop_on_cpu, sample_basis
 from pvmincq_jax.voting.interior_point import solve_interior_point
 from pvmincq_jax.voting.newton import Newton, by_gradients, by_rank
@@ -217,7 +217,7 @@ def _differentiable(
 
 @_differentiable.defjvp
 def _differentiable_jvp(primals: tuple, tangents: tuple) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
-    (votes, _, shares, margins, *_), _, problem, solution = primals
+    (votes, _, shares, margins, *_), margin, problem, solution = primals
     dot, margin_dot = tangents[:2]
     weights, multiplier = _differentiable(*primals)
     gradient = problem.factor.T @ (solution.zeta + solution.multiplier * problem.dual_target)
@@ -226,7 +226,13 @@ def _differentiable_jvp(primals: tuple, tangents: tuple) -> tuple[tuple[Array, A
     # one of them is. A voter for which both vanish counts as at its bound, where its derivative is 0.
     slack = 1 - jnp.abs(solution.x) / problem.bound
     second_moment = jax.lax.stop_gradient(shares) @ (jax.lax.stop_gradient(votes) @ solution.x) ** 2
-    space = free_space(problem.factor, problem.free & (slack > jnp.abs(gradient) / second_moment))
+    inside = slack > jnp.abs(gradient) / second_moment
+    space = free_space(problem.factor, problem.free & inside)
+    # The values are refined wherever derivatives are taken. Grids do without, and without this SVD.
+    x = jnp.where(problem.free & ~inside, problem.bound * jnp.sign(solution.x), solution.x)
+    x, y = refine(problem.factor, problem.dual_target, problem.normal, space, margin, x, solution.multiplier)
+    weights += jax.lax.stop_gradient(jnp.where(problem.skip, 0.0, x - weights))
+    multiplier += jax.lax.stop_gradient(jnp.where(problem.skip, 0.0, y - multiplier))
     moved = second_moment_tangent(votes, shares, dot.votes, dot.shares, weights)
     right_side, change = dot.margins * multiplier - moved, margin_dot - dot.margins @ weights
     tangent = solve_tangent(votes, shares, margins, space, right_side, change)
