@@ -7,9 +7,16 @@ Let f be the voters that are strictly inside the box. While f does not change, a
 and the other voters stay at their bounds. Differentiated, this is a linear system in (dw, dy), `solve_tangent`. Its own
 derivative is the same system with another right side, so that derivatives of any order follow.
 
-Where f changes, only one-sided derivatives exist, and the one of the current f is returned. Where F_f, the factor of M,
-has fewer rows than f has voters, the program does not determine w: `solve_tangent` returns the dw of least norm. What
-the sample determines, V w, the moments, and risks on these points, does not depend on that choice.
+Exact: while f does not change and F_f, the factor of M, has independent columns. The solver's w is first refined to
+the equations (`refine`): an error in w is magnified in each further derivative.
+
+One-sided: where f changes. The f that the solver's w and y show counts.
+
+Not determined: w, and votes at new points, where the columns of F_f are dependent. `solve_tangent` returns the dw of
+least norm. What the sample determines, V w, the moments, and risks on these points, does not depend on that choice,
+except for changes of the votes that make the columns independent.
+
+NaN: derivatives beyond the first in float32, which `program` sees to.
 """
 
 from typing import NamedTuple
