@@ -16,7 +16,7 @@ Not determined: w, and votes at new points, where the columns of F_f are depende
 least norm. What the sample determines, V w, the moments, and risks on these points, does not depend on that choice,
 except for changes of the votes that make the columns independent.
 
-NaN: derivatives beyond the first in float32, which `program` sees to.
+NaN: derivatives beyond the first in float32, and where the refined w leaves the box, so that f is in doubt.
 """
 
 from typing import NamedTuple

@@ -127,12 +127,12 @@ def mincq(
 
     Works under jit, vmap and grad, in both modes and to any order: derivatives with respect to votes, labels, sample
     weights and margin follow from the implicit function theorem. They are exact while the set of voters at their bounds
-    does not change. Where a voter just reaches or leaves its bound, they are those of one side. At mu_max the weights
-    are held at sign(m) / n, with derivative 0. Where the votes of the voters inside the box are linearly dependent
-    (more voters than rank), weights and votes at new points are not determined, and their derivative is that of least
-    norm. Votes on the sample, moments and C-bounds are determined there, unless a change of the votes ends the
-    dependence. A problem that is not SOLVED has derivative 0. Taking derivatives refines the weights, which may differ
-    from those without in the sixth digit.
+    does not change. Where a voter just reaches or leaves its bound, they are those of one side, or NaN beyond the
+    first. At mu_max the weights are held at sign(m) / n, with derivative 0. Where the votes of the voters inside the
+    box are linearly dependent (more voters than rank), weights and votes at new points are not determined, and their
+    derivative is that of least norm. Votes on the sample, moments and C-bounds are determined there, unless a change of
+    the votes ends the dependence. A problem that is not SOLVED has derivative 0. Taking derivatives refines the
+    weights, which may differ from those without in the fifth digit.
 
     In float64 the result is within 1e-8 of optimal as a rule, and SOLVED means 1e-7. In float32 it is within 1e-5 as a
     rule, for margins from 0.05 mu_max on, SOLVED means 1e-4, and derivatives beyond the first, which would have no

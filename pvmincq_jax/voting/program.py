@@ -202,9 +202,11 @@ def _quick_then_sure(sample: Sample, margin: Array) -> tuple[qp.BoxQPSolution, A
 Steps = Literal["quick", "sure", "both"]
 _ATTEMPTS: dict[Steps, Any] = {"quick": _quick, "sure": _sure, "both": _quick_then_sure}
 
-# 1, whose derivative is NaN: what it is a factor of can be differentiated no further.
-_once = jax.custom_jvp(lambda weights: jnp.ones((), weights.dtype))
-_once.defjvps(lambda tangent, one, weights: jnp.nan * jnp.sum(tangent))
+# 1, whose derivative is 0 or NaN as the second argument is: beyond NaN, its factors can be differentiated no further.
+_once = jax.custom_jvp(lambda weights, slope: jnp.ones((), weights.dtype))
+_once.defjvps(lambda tangent, one, weights, slope: slope * jnp.sum(tangent), None)
+# A refined solution is one if it meets the box and the equality to this accuracy, relative.
+_REFINED = 1e-8
 
 
 @jax.custom_jvp
@@ -231,13 +233,18 @@ def _differentiable_jvp(primals: tuple, tangents: tuple) -> tuple[tuple[Array, A
     # The values are refined wherever derivatives are taken. Grids do without, and without this SVD.
     x = jnp.where(problem.free & ~inside, problem.bound * jnp.sign(solution.x), solution.x)
     x, y = refine(problem.factor, problem.dual_target, problem.normal, space, margin, x, solution.multiplier)
-    weights += jax.lax.stop_gradient(jnp.where(problem.skip, 0.0, x - weights))
-    multiplier += jax.lax.stop_gradient(jnp.where(problem.skip, 0.0, y - multiplier))
+    # It leaves the box where tiny votes, or a voter on its bound, hide which voters are inside.
+    fits = (jnp.max(jnp.abs(x)) <= (1 + _REFINED) * problem.bound) & (
+        jnp.abs(margins @ x - margin) <= _REFINED * margin
+    )
+    weights += jax.lax.stop_gradient(jnp.where(fits & ~problem.skip, x - weights, 0.0))
+    multiplier += jax.lax.stop_gradient(jnp.where(fits & ~problem.skip, y - multiplier, 0.0))
     moved = second_moment_tangent(votes, shares, dot.votes, dot.shares, weights)
     right_side, change = dot.margins * multiplier - moved, margin_dot - dot.margins @ weights
     tangent = solve_tangent(votes, shares, margins, space, right_side, change)
-    if weights.dtype != jnp.float64:
-        tangent = jax.tree.map(lambda part: part * _once(weights), tangent)
+    known = (fits & (weights.dtype == jnp.float64)) | problem.skip
+    once = _once(weights, jnp.where(known, 0.0, jnp.nan).astype(weights.dtype))
+    tangent = jax.tree.map(lambda part: part * once, tangent)
     return (weights, multiplier), jax.tree.map(lambda part: jnp.where(problem.skip, 0.0, part), tangent)
 
 
@@ -264,7 +271,7 @@ def learn(sample: Sample, margin: Array, solver: Solver, steps: Steps) -> MinCqS
     status = jnp.where(feasible, status, Status.INFEASIBLE).astype(jnp.int32)
     solved = status == Status.SOLVED
     # The C-bound is computed from safe weights, so that a failed problem sends no NaN into the gradients of the others.
-    weights, _ = _differentiable(sample, margin, problem, solution)
+    weights, _ = _differentiable(sample, margin, problem._replace(skip=problem.skip | ~solved), solution)
     weights = jnp.where(solved & voter_mask, weights, 0.0)
     vote = votes @ weights
     c_bound = 1 - (shares @ (labels * vote)) ** 2 / jnp.where(solved, shares @ vote**2, 1.0)
