@@ -125,15 +125,18 @@ def mincq(
 
     min_w w' M w  s.t.  m' w = mu, |w_j| <= 1/n, with M = E_x h(x) h(x)' and m = E_{(x,y)} y h(x).
 
-    Works under jit, vmap and grad (both modes): the derivatives of the weights with respect to votes, labels, sample
-    weights and margin follow from the implicit function theorem. They hold where no voter reaches its bound just now;
-    where one does, it is taken to stay there. Where the votes do not determine the weights (more voters than rank),
-    the derivative of least norm is given; votes, moments and C-bound have the same derivative for every choice. A
-    problem that is not SOLVED has derivative 0.
+    Works under jit, vmap and grad, in both modes and to any order: derivatives with respect to votes, labels, sample
+    weights and margin follow from the implicit function theorem. They are exact while the set of voters at their bounds
+    does not change. Where a voter just reaches or leaves its bound, they are those of one side, or NaN beyond the
+    first. At mu_max the weights are held at sign(m) / n, with derivative 0. Where the votes of the voters inside the
+    box are linearly dependent (more voters than rank), weights and votes at new points are not determined, and their
+    derivative is that of least norm. Votes on the sample, moments and C-bounds are determined there, unless a change of
+    the votes ends the dependence. A problem that is not SOLVED has derivative 0. Taking derivatives refines the
+    weights, which may differ from those without in the fifth digit.
 
-    In float64 the result is within 1e-8 of optimal as a rule, SOLVED means 1e-7, and second derivatives are exact.
-    In float32 it is within 1e-5 as a rule, for margins from 0.05 mu_max on, SOLVED means 1e-4, and second derivatives,
-    which would have no right digit, are NaN: Gaussian Gram matrices want float64.
+    In float64 the result is within 1e-8 of optimal as a rule, and SOLVED means 1e-7. In float32 it is within 1e-5 as a
+    rule, for margins from 0.05 mu_max on, SOLVED means 1e-4, and derivatives beyond the first, which would have no
+    right digit, are NaN: Gaussian Gram matrices want float64.
 
     Args:
       votes: h_j(x_i), ``[m, n]``.

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 
 from pvmincq_jax._types import AnyArray, Array, Status
 from pvmincq_jax.voting import qp
-from pvmincq_jax.voting.derivatives import free_space, second_moment_tangent, solve_tangent
+from pvmincq_jax.voting.derivatives import free_space, refine, second_moment_tangent, solve_tangent
 from pvmincq_jax.voting.factor import VoteFactor, array_module, constant, loop_on_cpu, sample_basis
 from pvmincq_jax.voting.interior_point import solve_interior_point
 from pvmincq_jax.voting.newton import Newton, by_gradients, by_rank
@@ -208,9 +208,11 @@ def _quick_then_sure(sample: Sample, margin: Array) -> tuple[qp.BoxQPSolution, A
 Steps = Literal["quick", "sure", "both"]
 _ATTEMPTS: dict[Steps, Any] = {"quick": _quick, "sure": _sure, "both": _quick_then_sure}
 
-# 1, whose derivative is NaN: what it is a factor of can be differentiated no further.
-_once = jax.custom_jvp(lambda weights: jnp.ones((), weights.dtype))
-_once.defjvps(lambda tangent, one, weights: jnp.nan * jnp.sum(tangent))
+# 1, whose derivative is 0 or NaN as the second argument is: beyond NaN, its factors can be differentiated no further.
+_once = jax.custom_jvp(lambda weights, slope: jnp.ones((), weights.dtype))
+_once.defjvps(lambda tangent, one, weights, slope: slope * jnp.sum(tangent), None)
+# A refined solution is one if it meets the box and the equality to this accuracy, relative.
+_REFINED = 1e-8
 
 
 @jax.custom_jvp
@@ -223,7 +225,8 @@ def _differentiable(
 
 @_differentiable.defjvp
 def _differentiable_jvp(primals: tuple, tangents: tuple) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
-    (votes, _, shares, margins, *_), _, problem, solution = primals
+    sample, margin, problem, solution = primals
+    votes, shares, margins = sample.votes, sample.shares, sample.margins
     dot, margin_dot = tangents[:2]
     weights, multiplier = _differentiable(*primals)
     gradient = problem.factor.T @ (solution.zeta + solution.multiplier * problem.dual_target)
@@ -232,12 +235,25 @@ def _differentiable_jvp(primals: tuple, tangents: tuple) -> tuple[tuple[Array, A
     # one of them is. A voter for which both vanish counts as at its bound, where its derivative is 0.
     slack = 1 - jnp.abs(solution.x) / problem.bound
     second_moment = jax.lax.stop_gradient(shares) @ (jax.lax.stop_gradient(votes) @ solution.x) ** 2
-    space = free_space(problem.factor, problem.free & (slack > jnp.abs(gradient) / second_moment))
+    inside = slack > jnp.abs(gradient) / second_moment
+    space = free_space(problem.factor, problem.free & inside)
+    # The values are refined wherever derivatives are taken. Grids do without, and without this SVD.
+    x = jnp.where(problem.free & ~inside, problem.bound * jnp.sign(solution.x), solution.x)
+    x, y = refine(
+        problem.factor, problem.dual_target, sample.offset, problem.normal, space, margin, x, solution.multiplier
+    )
+    # It leaves the box where tiny votes, or a voter on its bound, hide which voters are inside.
+    fits = (jnp.max(jnp.abs(x)) <= (1 + _REFINED) * problem.bound) & (
+        jnp.abs(margins @ x - margin) <= _REFINED * margin
+    )
+    weights += jax.lax.stop_gradient(jnp.where(fits & ~problem.skip, x - weights, 0.0))
+    multiplier += jax.lax.stop_gradient(jnp.where(fits & ~problem.skip, y - multiplier, 0.0))
     moved = second_moment_tangent(votes, shares, dot.votes, dot.shares, weights)
     right_side, change = dot.margins * multiplier - moved, margin_dot - dot.margins @ weights
     tangent = solve_tangent(votes, shares, margins, space, right_side, change)
-    if weights.dtype != jnp.float64:
-        tangent = jax.tree.map(lambda part: part * _once(weights), tangent)
+    known = (fits & (weights.dtype == jnp.float64)) | problem.skip
+    once = _once(weights, jnp.where(known, 0.0, jnp.nan).astype(weights.dtype))
+    tangent = jax.tree.map(lambda part: part * once, tangent)
     return (weights, multiplier), jax.tree.map(lambda part: jnp.where(problem.skip, 0.0, part), tangent)
 
 
@@ -279,7 +295,7 @@ def solve(sample: Sample, margin: Array, solver: Solver, steps: Steps) -> Solved
     status = jnp.where(residual <= accuracy(sample.votes.dtype), Status.SOLVED, Status.MAX_ITERATIONS)
     status = jnp.where(feasible, status, Status.INFEASIBLE).astype(jnp.int32)
     solved = status == Status.SOLVED
-    weights, multiplier = _differentiable(sample, margin, problem, solution)
+    weights, multiplier = _differentiable(sample, margin, problem._replace(skip=problem.skip | ~solved), solution)
     return Solved(
         weights=jnp.where(solved & sample.mask, weights, 0.0),
         multiplier=jnp.where(solved, multiplier, 0.0),

@@ -147,3 +147,17 @@ def test_bad_input_is_named(change, message):
     given = {"factor": np.ones((3, 2)), "normal": np.ones(2), "level": 1.0, "bound": 1.0} | change
     with pytest.raises(ValueError, match=message):
         pvm.solve_box_qp(given.pop("factor"), given.pop("normal"), given.pop("level"), given.pop("bound"), **given)
+
+
+def test_a_normal_outside_of_the_row_space_has_derivatives_too():
+    """Fewer rows than columns, and a level that the null space of F alone cannot reach."""
+    rng = np.random.default_rng(1)
+    factor, normal, bound = rng.normal(size=(6, 8)), rng.normal(size=8), rng.uniform(0.2, 0.5, 8)
+    level = 0.8 * np.sum(np.abs(normal) * bound)
+    values = jax.jit(lambda level: pvm.solve_box_qp(factor, normal, level, bound).x)
+    assert pvm.solve_box_qp(factor, normal, level, bound).status == pvm.Status.SOLVED
+    step = 1e-5 * level
+    expected = (values(level + step) - values(level - step)) / (2 * step)
+    found, slope = jax.jvp(values, (level,), (1.0,))
+    np.testing.assert_allclose(found, values(level), atol=1e-6)
+    np.testing.assert_allclose(slope, expected, atol=1e-5)
