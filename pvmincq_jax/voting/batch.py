@@ -228,7 +228,7 @@ Prepare = Callable[[int, bool], Problem | None]
 
 
 def solve_problems(prepare: Prepare, count: int, settings: Settings) -> Generator[tuple[int, Found | None], None, None]:
-    """MinCq on each problem, at all its margins: by quick steps, then by sure ones where these fail.
+    """MinCq on each problem, at all its margins: by quick steps, then by sure ones at the margins where these fail.
 
     Args:
       prepare: called in threads.
@@ -244,7 +244,14 @@ def solve_problems(prepare: Prepare, count: int, settings: Settings) -> Generato
             yield i, found
         else:
             quick[i] = found
-    for i, found in _attempt(prepare, list(quick), settings, sure=True):
+
+    def prepare_unsolved(i: int, sure: bool) -> Problem | None:
+        problem = prepare(i, sure)
+        assert problem is not None
+        # A margin of NaN is infeasible, and takes no step.
+        return problem._replace(margins=np.where(quick[i].status == Status.SOLVED, np.nan, problem.margins))
+
+    for i, found in _attempt(prepare_unsolved, list(quick), settings, sure=True):
         assert found is not None
         yield i, _better(quick[i], found)
 
@@ -324,10 +331,12 @@ _FIELDS = "weights", "status", "kkt_residual", "iterations", "c_bound"
 def _found(problem: Problem, fields: dict[str, np.ndarray]) -> Found:
     """The result of a problem, whose residual includes what its small sample leaves out."""
     weights, dtype = fields["weights"][:, : problem.voters.size], fields["weights"].dtype
+    solved = fields["status"] == Status.SOLVED
     # For 1 - C-bound = mu^2 / w'Mw, an error in w'Mw of at most doubt n |w|^2.
-    size = np.sum(problem.voters.size * np.square(weights, dtype=float), axis=1, where=np.isfinite(weights))
-    residual = fields["kkt_residual"] + problem.sample.doubt * size * (1 - fields["c_bound"]) / problem.margins**2
-    short = (fields["status"] == Status.SOLVED) & (residual > accuracy(dtype))
+    size = np.sum(problem.voters.size * np.square(weights, dtype=float), axis=1)
+    doubt = problem.sample.doubt * size * (1 - fields["c_bound"]) / problem.margins**2
+    residual = fields["kkt_residual"] + np.where(solved, doubt, 0.0)
+    short = solved & (residual > accuracy(dtype))
     return Found(
         voters=problem.voters,
         weights=np.where(short[:, None], np.nan, weights),

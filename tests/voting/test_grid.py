@@ -166,9 +166,15 @@ def test_a_problem_that_quick_steps_leave_unsolved_is_solved_by_sure_ones(proble
 
 
 def test_what_quick_steps_have_solved_stays(problem, monkeypatch, no_programs):
-    """They fail at the larger margin; then sure steps run at all margins of the problem, and here they fail at all."""
+    """They fail at the larger margin; then sure steps run at that one alone, and here they fail, too."""
     votes, problems, figures = problem
-    run = batch.learn
+    run, solve_some, again_at = batch.learn, batch._solve, []
+
+    def record(some, key):
+        again_at.extend(np.isfinite(one.margins) for one in some if one.steps == "sure")
+        return solve_some(some, key)
+
+    monkeypatch.setattr(batch, "_solve", record)
 
     def fail(sample, margin, *arguments):
         solution = run(sample, margin, *arguments)
@@ -182,6 +188,8 @@ def test_what_quick_steps_have_solved_stays(problem, monkeypatch, no_programs):
     assert np.all(again.status[solved, 1] == pvm.Status.MAX_ITERATIONS)
     np.testing.assert_array_equal(again.weights[:, 0], figures.weights[:, 0])
     assert np.all(np.isnan(again.weights[:, 1]))
+    assert np.all(np.isfinite(again.kkt_residual[solved, 1]))
+    np.testing.assert_array_equal(again_at, np.tile([False, True], (np.sum(solved), 1)))
 
 
 def test_sizes_have_room_and_are_few():
