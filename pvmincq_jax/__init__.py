@@ -9,7 +9,8 @@ A start, after ``import pvmincq_jax as pvm``: labelled source points, target poi
 Learn
     `fit_validated` chooses radius, margin and gamma without target labels; `pv_mincq` (Algorithm 3) is told them.
     `fit_transport_validated` and `pv_transport_mincq` move source points in place of labels, for larger shifts.
-    `mincq` (Algorithm 1) learns from votes and labels, under jit, vmap and grad.
+    `mincq` (Algorithm 1) learns from votes and labels, under jit, vmap and grad. `solve_box_qp` is its quadratic
+    program by itself.
     `decision`, `predict`, `save_model` and `load_model` serve every model.
 Measure
     `match` and `perturbed_variation` (Algorithm 2), `pv_curve`, `bottleneck_radius`, `self_label` (section 3.2).
@@ -40,6 +41,7 @@ from pvmincq_jax.voting.cbound import c_bound, domain_disagreement, gibbs_risk, 
 from pvmincq_jax.voting.cbound import first_moment, second_moment, vote_margin
 from pvmincq_jax.voting.factor import vote_factor
 from pvmincq_jax.voting.mincq import MinCqSolution, max_margin, mincq
+from pvmincq_jax.voting.box_qp import solve_box_qp
 from pvmincq_jax.matching.space import Precomputed
 from pvmincq_jax.matching.matching import Matching, draw_matchings, match, perturbed_variation
 from pvmincq_jax.matching.curve import bottleneck_radius, grid_radii, pv_curve
@@ -65,13 +67,14 @@ from pvmincq_jax.bounds.pac_bayes import c_tandem_bound, chebyshev_cantelli_boun
 from pvmincq_jax.bounds.pac_bayes import pac_bound_0, pac_bound_1, pac_bound_2
 from pvmincq_jax.bounds.self_bounds import mincq_path, self_bound, target_bound
 
-__version__ = "0.3.0"
+__version__ = "0.4.0.dev0"
 # For type checkers, help() and `import *`; in reading order, a paragraph for each room.
 __all__ = [
     "datasets", "Status",
     "classifier_votes", "default_gammas", "rbf_votes", "stump_thresholds", "stump_votes", "FunctionVoters",
     "GaussianVoters", "StumpVoters", "Voters", "c_bound", "domain_disagreement", "first_moment", "second_moment",
     "gibbs_risk", "vote_risk", "vote_margin", "vote_factor", "MinCqSolution", "max_margin", "mincq",
+    "solve_box_qp",
     "Precomputed", "match", "perturbed_variation", "Matching", "draw_matchings", "pv_curve", "bottleneck_radius",
     "grid_radii", "SelfLabels", "carry_labels", "self_label", "nn_self_label", "shared_points", "soft_matching",
     "soft_pv", "sinkhorn_matching", "sinkhorn_transport",

@@ -95,6 +95,10 @@ def calls(path: str) -> dict[str, tuple[Callable[..., Any], dict[str, Any]]]:
         "vote_margin": {"votes": VOTES, "weights": WEIGHTS},
         "vote_factor": {"votes": VOTES, "sample_weights": ONES, "tolerance": 1e-6, "rank": None},
         "max_margin": {"votes": VOTES, "labels": LABELS, "sample_weights": ONES, "voter_mask": np.ones(3, bool)},
+        "solve_box_qp": {
+            **{"factor": VOTES, "normal": VOTES.T @ LABELS, "level": 0.5, "bound": 1.0},
+            **{"start": WEIGHTS, "solver": "interior_point"},
+        },
         "mincq": {
             "votes": VOTES, "labels": LABELS, "margin": 0.1, "sample_weights": ONES, "voter_mask": np.ones(3, bool),
             "solver": "interior_point", "factor": None, "rank": 3,

@@ -28,6 +28,7 @@ SAMPLES = {"source", "target", "x", "centers", "outputs", "affinity", "unlabelle
 TRACED = {
     "pvmincq_jax.voting.cbound", "pvmincq_jax.voting.mincq", "pvmincq_jax.voting.voters", "pvmincq_jax.matching.soft",
     "pvmincq_jax.bounds.domain", "pvmincq_jax.bounds.deviation", "pvmincq_jax.bounds.self_bounds",
+    "pvmincq_jax.voting.box_qp",
 }  # fmt: skip
 TRACED_TOO = {"move", "apply_map"}
 # What else is a value like any other.
@@ -39,6 +40,8 @@ ALLOWED = {
 }
 ALLOWED_BY = {
     ("vote_margin", "votes", "a row less"),
+    ("solve_box_qp", "factor", "a row less"),
+    ("solve_box_qp", "level", "negative"),
     ("transport_sweep", "radii", "empty"),  # nobody is matched
     ("gibbs_deviation_bound", "weights", "a row less"),
     ("gibbs_deviation_bound", "weights", "empty"),

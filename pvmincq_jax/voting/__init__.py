@@ -11,5 +11,6 @@
 - `derivatives`: those of a solution, of every order
 - `mincq`, `program`: Algorithm 1, equations 5 to 7: the public function, and the program on checked arrays (`learn`);
   more than two classes, each against the rest
+- `box_qp`: the quadratic program by itself, for any factor
 - `batch`, `grid`: many problems by few compiled programs; MinCq over folds, radii, gammas, classes and margins
 """

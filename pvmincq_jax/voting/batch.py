@@ -31,8 +31,8 @@ __all__: list[str] = []
 _PROGRAMS = 24
 # Margins of one call; further ones take another call.
 _MARGINS = 16
-# The smallest number of voters and rows that programs are compiled for.
-_SMALLEST = 64
+# The smallest number of voters that programs are compiled for, and of rows.
+_SMALLEST = 80
 # Numbers in the small samples that are kept at a time, 256 MB; and in a batch on an accelerator, 1 GB.
 _SAMPLES, _BATCH = 1 << 25, 1 << 27
 # A largest margin below so many roundings of the votes is 0 but for rounding.
@@ -104,14 +104,13 @@ class _Key(NamedTuple):
 
 
 def padded_size(size: int) -> int:
-    """The next size for which programs are compiled: four sizes for each power of 2, and at least 64.
+    """The next number of voters for which programs are compiled: 80, 160, 320, 640, and so on.
 
     Example:
-      >>> [padded_size(size) for size in (10, 64, 65, 200, 300, 1000, 1100)]
-      [64, 64, 80, 224, 320, 1024, 1280]
+      >>> [padded_size(size) for size in (10, 80, 81, 200, 300, 1000)]
+      [80, 80, 160, 320, 320, 1280]
     """
-    step = 1 << max((size - 1).bit_length() - 3, 4)
-    return max(_SMALLEST, -(-size // step) * step)
+    return _SMALLEST << max((size - 1) // _SMALLEST, 0).bit_length()
 
 
 def padded_rows(rows: int, voters: int) -> int:

@@ -84,7 +84,7 @@ def solve_interior_point(problem: BoxQP, rows: ScaledRows, newton: Newton) -> Bo
     free, F, q, dtype = problem.free, rows.factor, rows.target, rows.factor.dtype
     rank = len(F)
     epsilon, accuracy = jnp.finfo(dtype).eps, _STOP[dtype == jnp.float64]
-    u, multiplier, box, binding, bounds = start(problem, rows.normal)
+    u, multiplier, box, binding, bounds, barrier = start(problem, rows.normal)
     last = jnp.arange(rank + 1) == rank
     # Computed, not written down: inside `shard_map` a constant array counts as equal on all devices, which a batch
     # does not allow.
@@ -175,8 +175,7 @@ def solve_interior_point(problem: BoxQP, rows: ScaledRows, newton: Newton) -> Bo
         done = ~usable | (error < accuracy) | (without_progress >= patience)
         return _State(after, votes, reduced, best, best_residual, without_progress, state.iterations + 1, done)
 
-    # Multipliers whose products with the slacks add up to the scale of the objective.
-    barrier, votes = 1 / bounds, votes_of(u)
+    votes = votes_of(u)
     multipliers = jnp.where(free, barrier / slacks(u), 0.0)
     first = _Iterate(jnp.concatenate([u[None], multipliers]), dual_of(votes, multiplier * barrier))
     zero = jnp.zeros((), int)

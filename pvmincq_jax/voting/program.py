@@ -74,10 +74,12 @@ class Sample(NamedTuple):
       basis: Q ``[m, r]`` of F = Q' V; None for F = V.
       factor: F ``[r, n]``.
       dual_target: q ``[r]``, with m = F'q.
+      offset: m - F'q, 0 for voters ``[n]``.
       mu_max: the largest feasible margin.
       bound: 1/n.
       quick: some of F's first rows, scaled for quick steps.
       sure: all of F's rows, scaled for sure steps.
+      guess: of the weights, in units of the bound ``[n]``, or None.
     """
 
     votes: Array
@@ -88,10 +90,12 @@ class Sample(NamedTuple):
     basis: Array | None
     factor: Array
     dual_target: Array
+    offset: Array
     mu_max: Array
     bound: Array
     quick: qp.ScaledRows
     sure: qp.ScaledRows
+    guess: Array | None = None
 
 
 def sample_of(
@@ -122,7 +126,8 @@ def sample_of(
     sure = qp.scaled_rows(factor, target, fixed_margins)
     quick = sure if lead is None else qp.scaled_rows(factor[:lead], target[:lead], fixed_margins)
     mu_max = xp.sum(xp.abs(margins)) * bound
-    return Sample(votes, labels, shares, margins, voter_mask, basis, factor, target, mu_max, bound, quick, sure)
+    offset = xp.zeros_like(fixed_margins)
+    return Sample(votes, labels, shares, margins, voter_mask, basis, factor, target, offset, mu_max, bound, quick, sure)
 
 
 def _kkt_residual(sample: Sample, margin: Array, problem: qp.BoxQP, solution: qp.BoxQPSolution) -> Array:
@@ -136,7 +141,7 @@ def _kkt_residual(sample: Sample, margin: Array, problem: qp.BoxQP, solution: qp
     weights, zeta, multiplier, _ = solution
     root = jnp.sqrt(shares)
     dual = zeta if basis is None else basis @ zeta + multiplier * (basis @ problem.dual_target - root * labels)
-    gradient = (root * dual) @ votes
+    gradient = (root * dual) @ votes - multiplier * sample.offset
     z = zeta + multiplier * problem.dual_target
     vote = votes @ weights
     primal = shares * vote @ vote / 2
@@ -166,6 +171,7 @@ def _problem(sample: Sample, margin: Array) -> tuple[Array, Array, qp.BoxQP]:
         fixed=jnp.where(free | ~mask, 0.0, jnp.sign(margins)),
         skip=~feasible | ~jnp.any(free),
         bound=sample.bound,
+        guess=sample.guess,
     )
     return feasible, jnp.where(feasible, margin, 1.0), problem
 
@@ -235,8 +241,26 @@ def _differentiable_jvp(primals: tuple, tangents: tuple) -> tuple[tuple[Array, A
     return (weights, multiplier), jax.tree.map(lambda part: jnp.where(problem.skip, 0.0, part), tangent)
 
 
-def learn(sample: Sample, margin: Array, solver: Solver, steps: Steps) -> MinCqSolution:
-    """The weights of least second moment at a margin, with their certificate: equations 5 to 7, on finite numbers.
+class Solved(NamedTuple):
+    """A solution of the program; all fields but the last three have derivatives.
+
+    Attributes:
+      weights: w ``[n]``; 0 unless solved, so that a failed problem sends no NaN into the gradients of others.
+      multiplier: of the equality; 0 unless solved.
+      status: SOLVED, INFEASIBLE or MAX_ITERATIONS.
+      kkt_residual: as of `MinCqSolution`.
+      iterations: steps of the solver.
+    """
+
+    weights: Array
+    multiplier: Array
+    status: Array
+    kkt_residual: Array
+    iterations: Array
+
+
+def solve(sample: Sample, margin: Array, solver: Solver, steps: Steps) -> Solved:
+    """The weights of least second moment at a margin, with their certificate, on finite numbers.
 
     Args:
       sample: of `sample_of`.
@@ -244,8 +268,6 @@ def learn(sample: Sample, margin: Array, solver: Solver, steps: Steps) -> MinCqS
       solver: "interior_point" or "jaxopt".
       steps: of the interior point.
     """
-    votes, labels, shares, _, voter_mask, *_ = sample
-    dtype, mu_max, bound = votes.dtype, sample.mu_max, sample.bound
     fixed_sample, fixed_margin = jax.lax.stop_gradient((sample, margin))
     feasible, safe_margin, problem = _problem(fixed_sample, fixed_margin)
     if solver == "jaxopt":
@@ -254,23 +276,34 @@ def learn(sample: Sample, margin: Array, solver: Solver, steps: Steps) -> MinCqS
     else:
         # Side by side, conjugate gradients would go on for the slowest problem of a batch: there all steps are sure.
         solution, residual = loop_on_cpu(_ATTEMPTS[steps], _sure)(fixed_sample, fixed_margin)
-    status = jnp.where(residual <= accuracy(dtype), Status.SOLVED, Status.MAX_ITERATIONS)
+    status = jnp.where(residual <= accuracy(sample.votes.dtype), Status.SOLVED, Status.MAX_ITERATIONS)
     status = jnp.where(feasible, status, Status.INFEASIBLE).astype(jnp.int32)
     solved = status == Status.SOLVED
-    # The C-bound is computed from safe weights, so that a failed problem sends no NaN into the gradients of the others.
-    weights, _ = _differentiable(sample, margin, problem, solution)
-    weights = jnp.where(solved & voter_mask, weights, 0.0)
-    vote = votes @ weights
+    weights, multiplier = _differentiable(sample, margin, problem, solution)
+    return Solved(
+        weights=jnp.where(solved & sample.mask, weights, 0.0),
+        multiplier=jnp.where(solved, multiplier, 0.0),
+        status=status,
+        kkt_residual=jnp.where(feasible, residual, jnp.nan),
+        iterations=solution.iterations,
+    )
+
+
+def learn(sample: Sample, margin: Array, solver: Solver, steps: Steps) -> MinCqSolution:
+    """MinCq, equations 5 to 7, with the arguments of `solve`."""
+    votes, labels, shares, _, voter_mask, *_ = sample
+    weights, _, status, residual, iterations = solve(sample, margin, solver, steps)
+    solved, vote = status == Status.SOLVED, votes @ weights
     c_bound = 1 - (shares @ (labels * vote)) ** 2 / jnp.where(solved, shares @ vote**2, 1.0)
     weights = jnp.where(solved, weights, jnp.nan)
     return MinCqSolution(
         weights=weights,
-        posterior=jnp.where(voter_mask, (weights + bound) / 2, jnp.where(solved, 0.0, jnp.nan)),
+        posterior=jnp.where(voter_mask, (weights + sample.bound) / 2, jnp.where(solved, 0.0, jnp.nan)),
         status=status,
-        kkt_residual=jnp.where(feasible, residual, jnp.nan),
-        iterations=solution.iterations,
+        kkt_residual=residual,
+        iterations=iterations,
         c_bound=jnp.where(solved, c_bound, jnp.nan),
-        mu_max=mu_max,
+        mu_max=sample.mu_max,
     )
 
 

@@ -34,6 +34,21 @@ def main():
         "transport": apart(*(pvm.transport_sweep(*arguments, **given, draws=4, mesh=one) for one in (alone, mesh))),
         "fit": apart(*(pvm.fit_validated(*arguments, **given, draws=2, folds=2, mesh=one) for one in (mesh, None))),
     }
+    # Axes are Explicit by default here, and once the mesh is set for whatever follows.
+    explicit = jax.make_mesh((2,), ("problems",))
+    one = pvm.sweep(*arguments, **given, folds=2)
+    found["explicit axes"] = apart(one, pvm.sweep(*arguments, **given, folds=2, mesh=explicit))
+
+    def bound(gamma):
+        votes = pvm.rbf_votes(task.source, task.source, gamma)
+        return pvm.mincq(votes, task.source_labels, 0.2 * pvm.max_margin(votes, task.source_labels)).c_bound
+
+    with jax.enable_x64(True):
+        gammas = np.array([2.0, 6.0])
+        before = jax.jit(jax.vmap(jax.value_and_grad(bound)))(gammas)
+        with jax.set_mesh(explicit):
+            found["a mesh that is set"] = apart(one, pvm.sweep(*arguments, **given, folds=2))
+            found["a user's jit"] = apart(before, jax.jit(jax.vmap(jax.value_and_grad(bound)))(gammas))
     json.dump({"devices": jax.device_count(), **found}, sys.stdout)
 
 

@@ -30,7 +30,7 @@ def end(process):
 def test_two_devices_give_what_one_gives():
     found = json.loads(end(start("tests/adaptation/over_devices.py")))
     assert found.pop("devices") == 2
-    assert set(found) == {"label", "transport", "fit"}
+    assert set(found) == {"label", "transport", "fit", "explicit axes", "a mesh that is set", "a user's jit"}
     assert max(found.values()) < 1e-7
 
 
