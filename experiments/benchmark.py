@@ -1,6 +1,6 @@
 """Benchmarks: ratios of things run side by side in one process, best of several runs.
 
-python -m experiments.benchmark qp | matching | start | sweep | devices | fit | classes [--json]
+python -m experiments.benchmark qp | matching | start | sweep | devices | fit | classes | compile [--json]
 
 The quadratic programs are timed on one core, theirs and ours alike; the others use what the machine has.
 """
@@ -15,6 +15,7 @@ from experiments.run.engine import on_one_core
 
 _BENCHMARKS = {
     "classes": "fits of the transport form on as many points of two, three and five classes",
+    "compile": "what each option of the compiler saves, for the program of a grid and for a user's own",
     "devices": "a grid on one device, over a mesh of a device for each core, and in threads",
     "fit": "whole fits by default at a user's sizes, beside an SVC, OT and boosting, or beside another checkout",
     "matching": "matchings beside SciPy's Dinic, the PV curve, and many draws from one graph",

@@ -49,10 +49,10 @@ import jax  # noqa: E402
 import numpy as np  # noqa: E402
 import pytest  # noqa: E402
 
-from pvmincq_jax.voting import batch, voters  # noqa: E402
+from pvmincq_jax.voting import programs, voters  # noqa: E402
 
 jax.config.update("jax_enable_x64", True)
-batch._OPTIONS = {}  # They would go before XLA_FLAGS.
+programs._OPTIONS = {}  # They would go before XLA_FLAGS.
 
 
 @pytest.fixture(scope="module")

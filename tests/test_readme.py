@@ -40,7 +40,7 @@ def said(code, installed, gammas=3):
     Of the default grid's three gammas, one is a third of the programs to compile.
     """
     where = "import pvmincq_jax, sys; print(pvmincq_jax.__file__, file=sys.stderr)\n"
-    where += "import pvmincq_jax.voting.batch as b; b._OPTIONS = {}\n"
+    where += "import pvmincq_jax.voting.programs as p; p._OPTIONS = {}\n"
     if gammas == 1:
         where += "import pvmincq_jax.voting.voters as v; v.GAMMA_MULTIPLES = (2.0,)\n"
     done = subprocess.run(

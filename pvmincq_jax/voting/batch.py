@@ -11,8 +11,6 @@ Programs run in float64 or float32; what the host prepares is in float64.
 """
 
 import contextlib
-import functools
-import threading
 from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
@@ -21,28 +19,19 @@ import jax
 import numpy as np
 
 from pvmincq_jax._threads import core_count, one_blas_thread
-from pvmincq_jax._types import Array, MarginUnit, Status, precision
+from pvmincq_jax._types import MarginUnit, Status
 from pvmincq_jax.voting.factor import Part, SmallSample, from_moments, from_votes, moments
-from pvmincq_jax.voting.program import SMALL_MARGIN, Solver, Steps, accuracy, learn, sample_of
+from pvmincq_jax.voting.program import SMALL_MARGIN, Solver, Steps, accuracy
+from pvmincq_jax.voting.programs import Key, padded_rows, padded_size, platform_of, program
 
 __all__: list[str] = []
 
-# Compiled programs that are kept. One takes 10 MB and some hundred memory maps.
-_PROGRAMS = 24
 # Margins of one call; further ones take another call.
 _MARGINS = 16
-# The smallest number of voters that programs are compiled for, and of rows.
-_SMALLEST = 80
 # Numbers in the small samples that are kept at a time, 256 MB; and in a batch on an accelerator, 1 GB.
 _SAMPLES, _BATCH = 1 << 25, 1 << 27
 # A largest margin below so many roundings of the votes is 0 but for rounding.
 _ROUNDED = 64
-# Options that shorten compiling by more than 15 %, see `experiments.benchmark compile`. Not every jaxlib knows them.
-_OPTIONS: dict[str, Any] = {
-    "xla_cpu_use_fusion_emitters": False,
-    "xla_disable_hlo_passes": "tree_reduction_rewriter",
-    "xla_backend_optimization_level": 1,
-}
 
 
 class Found(NamedTuple):
@@ -90,112 +79,6 @@ class Problem(NamedTuple):
     steps: Steps
 
 
-class _Key(NamedTuple):
-    """What tells programs apart."""
-
-    voters: int
-    rows: int
-    steps: Steps
-    batch: int
-    dtype: np.dtype
-    solver: Solver
-    mesh: jax.sharding.Mesh | None
-    device: Any
-
-
-def padded_size(size: int) -> int:
-    """The next number of voters for which programs are compiled: 80, 160, 320, 640, and so on.
-
-    Example:
-      >>> [padded_size(size) for size in (10, 80, 81, 200, 300, 1000)]
-      [80, 80, 160, 320, 320, 1280]
-    """
-    return _SMALLEST << max((size - 1) // _SMALLEST, 0).bit_length()
-
-
-def padded_rows(rows: int, voters: int) -> int:
-    """The next number of rows for which programs of so many voters are compiled: a quarter of the voters, or all.
-
-    Example:
-      >>> [padded_rows(rows, 320) for rows in (20, 80, 81, 320, 321)]
-      [80, 80, 336, 336, 336]
-    """
-    # A small sample may have one row more than voters.
-    return max(_SMALLEST, voters // 4) if rows <= max(_SMALLEST, voters // 4) else voters + 16
-
-
-@functools.lru_cache
-def known_options(platform: str) -> dict[str, Any]:
-    """Those of our options that this jaxlib accepts, each tried on a program of one addition."""
-    if platform != "cpu":
-        return {}
-    lowered = jax.jit(lambda x: x + 1).lower(0.0)
-
-    def accepts(name: str) -> bool:
-        try:
-            lowered.compile(compiler_options={name: _OPTIONS[name]})
-        except jax.errors.JaxRuntimeError as error:
-            if "No such compile option" in str(error):
-                return False
-            raise
-        return True
-
-    return {name: value for name, value in _OPTIONS.items() if accepts(name)}
-
-
-def _in_turn(function: Callable[..., Any]) -> Callable[..., Any]:
-    """As `jax.vmap`, one after the other."""
-    return lambda *arrays: jax.lax.map(lambda each: function(*each), arrays)
-
-
-class _Program:
-    """MinCq on a batch of padded small samples: rows ``[b, r, n]``, labels ``[b, r]``, masks ``[b, n]``, margins."""
-
-    def __init__(self, key: _Key) -> None:
-        """Compiles nothing yet."""
-        self.key, self._lock = key, threading.Lock()
-        self._compiled: Any = None
-
-    def __call__(self, *arguments: np.ndarray) -> Any:
-        """What `learn` finds, for each problem and margin. Threads that ask for it at once compile it once."""
-        key = self.key
-        with precision(key.dtype), jax.default_device(key.device):
-            with self._lock:
-                if self._compiled is None:
-                    self._compiled = self._compile(arguments)
-            return _fetch(self._compiled(*_put(arguments, key.mesh)), key.mesh)
-
-    def _compile(self, arguments: Sequence[np.ndarray]) -> Any:
-        key = self.key
-        platform = _platform(key.mesh, key.device)
-        # A CPU would take the problems of a vmap in turn, too. Said at once, that is traced in a fifth of the time.
-        over = _in_turn if platform == "cpu" else jax.vmap
-
-        def one(rows: Array, labels: Array, mask: Array, margins: Array) -> Any:
-            sample = sample_of(rows, labels, jax.numpy.ones_like(labels), mask, None)
-            return over(lambda mu: learn(sample, mu, key.solver, key.steps))(margins)
-
-        program, sharding = over(one), None
-        if key.mesh is not None:
-            split = jax.sharding.PartitionSpec(key.mesh.axis_names[0])
-            sharding = jax.sharding.NamedSharding(key.mesh, split)
-            program = jax.shard_map(program, mesh=key.mesh, in_specs=(split,) * 4, out_specs=split)
-        shapes = [jax.ShapeDtypeStruct(part.shape, part.dtype, sharding=sharding) for part in arguments]
-        return jax.jit(program).lower(*shapes).compile(compiler_options=known_options(platform))
-
-
-_program = functools.lru_cache(maxsize=_PROGRAMS)(_Program)
-
-
-def _platform(mesh: jax.sharding.Mesh | None, device: Any) -> str:
-    """Of a mesh, of the device that a caller's scope names, or JAX's own."""
-    if mesh is not None:
-        return mesh.devices.flat[0].platform
-    if device is None:
-        return jax.default_backend()
-    return device if isinstance(device, str) else device.platform
-
-
 def problem_of_parts(
     parts: Callable[[], Iterable[Part]], voters: np.ndarray, margins: np.ndarray, unit: MarginUnit, sure: bool
 ) -> Problem:
@@ -227,7 +110,7 @@ Prepare = Callable[[int, bool], Problem | None]
 
 
 def solve_problems(prepare: Prepare, count: int, settings: Settings) -> Generator[tuple[int, Found | None], None, None]:
-    """MinCq on each problem, at all its margins: by quick steps, then by sure ones where these fail.
+    """MinCq on each problem, at all its margins: by quick steps, then by sure ones at the margins where these fail.
 
     Args:
       prepare: called in threads.
@@ -243,7 +126,14 @@ def solve_problems(prepare: Prepare, count: int, settings: Settings) -> Generato
             yield i, found
         else:
             quick[i] = found
-    for i, found in _attempt(prepare, list(quick), settings, sure=True):
+
+    def prepare_unsolved(i: int, sure: bool) -> Problem | None:
+        problem = prepare(i, sure)
+        assert problem is not None
+        # A margin of NaN is infeasible, and takes no step.
+        return problem._replace(margins=np.where(quick[i].status == Status.SOLVED, np.nan, problem.margins))
+
+    for i, found in _attempt(prepare_unsolved, list(quick), settings, sure=True):
         assert found is not None
         yield i, _better(quick[i], found)
 
@@ -264,7 +154,7 @@ def _attempt(
             yield from ((i, None) for i, one in problems.items() if one is None)
             jobs = _jobs({i: one for i, one in problems.items() if one is not None}, size, settings, device)
 
-            def run(job: tuple[list[int], _Key], problems: Any = problems) -> list[tuple[int, Found]]:
+            def run(job: tuple[list[int], Key], problems: Any = problems) -> list[tuple[int, Found]]:
                 group, key = job
                 return list(zip(group, _solve([problems[i] for i in group], key)))
 
@@ -276,7 +166,7 @@ def _attempt(
                     yield from found
 
 
-def _jobs(problems: dict[int, Problem], size: int, settings: Settings, device: Any) -> list[tuple[list[int], _Key]]:
+def _jobs(problems: dict[int, Problem], size: int, settings: Settings, device: Any) -> list[tuple[list[int], Key]]:
     """The numbers of the problems of each call, and its program; those of many rows first."""
     groups: dict[tuple[int, Steps], list[int]] = {}
     for i, one in problems.items():
@@ -284,7 +174,7 @@ def _jobs(problems: dict[int, Problem], size: int, settings: Settings, device: A
     jobs = []
     for (rows, steps), group in sorted(groups.items(), reverse=True):
         batch = _batch_size(size, rows, len(group), settings.mesh, device)
-        key = _Key(size, rows, steps, batch, settings.dtype, settings.solver, settings.mesh, device)
+        key = Key(size, rows, steps, batch, settings.dtype, settings.solver, settings.mesh, device)
         jobs += [(group[first : first + batch], key) for first in range(0, len(group), batch)]
     return jobs
 
@@ -292,13 +182,13 @@ def _jobs(problems: dict[int, Problem], size: int, settings: Settings, device: A
 def _batch_size(voters: int, rows: int, count: int, mesh: jax.sharding.Mesh | None, device: Any) -> int:
     """Problems of one call: one a device on a CPU, as many as memory allows elsewhere."""
     devices = 1 if mesh is None else mesh.shape[mesh.axis_names[0]]
-    if _platform(mesh, device) == "cpu":
+    if platform_of(mesh, device) == "cpu":
         return devices
     # A step holds D^-1 F' and K for each margin.
     return devices * max(1, min(-(-count // devices), _BATCH // (_MARGINS * rows * (voters + rows))))
 
 
-def _solve(problems: list[Problem], key: _Key) -> list[Found]:
+def _solve(problems: list[Problem], key: Key) -> list[Found]:
     """The problems of one call, padded with zeros; a problem that pads the batch has no voter."""
     rows = np.zeros((key.batch, key.rows, key.voters), key.dtype)
     labels, mask = np.zeros(rows.shape[:2], key.dtype), np.zeros((key.batch, key.voters), bool)
@@ -312,7 +202,7 @@ def _solve(problems: list[Problem], key: _Key) -> list[Found]:
         some = np.zeros((key.batch, _MARGINS), key.dtype)
         part = margins[:, first : first + _MARGINS]
         some[: len(problems), : part.shape[1]] = part
-        fields.append(_program(key)(rows, labels, mask, some))
+        fields.append(program(key)(rows, labels, mask, some))
     whole = {name: np.concatenate([getattr(one, name) for one in fields], axis=1)[:, :count] for name in _FIELDS}
     return [_found(one, {name: field[p] for name, field in whole.items()}) for p, one in enumerate(problems)]
 
@@ -323,10 +213,12 @@ _FIELDS = "weights", "status", "kkt_residual", "iterations", "c_bound"
 def _found(problem: Problem, fields: dict[str, np.ndarray]) -> Found:
     """The result of a problem, whose residual includes what its small sample leaves out."""
     weights, dtype = fields["weights"][:, : problem.voters.size], fields["weights"].dtype
+    solved = fields["status"] == Status.SOLVED
     # For 1 - C-bound = mu^2 / w'Mw, an error in w'Mw of at most doubt n |w|^2.
-    size = np.sum(problem.voters.size * np.square(weights, dtype=float), axis=1, where=np.isfinite(weights))
-    residual = fields["kkt_residual"] + problem.sample.doubt * size * (1 - fields["c_bound"]) / problem.margins**2
-    short = (fields["status"] == Status.SOLVED) & (residual > accuracy(dtype))
+    size = np.sum(problem.voters.size * np.square(weights, dtype=float), axis=1)
+    doubt = problem.sample.doubt * size * (1 - fields["c_bound"]) / problem.margins**2
+    residual = fields["kkt_residual"] + np.where(solved, doubt, 0.0)
+    short = solved & (residual > accuracy(dtype))
     return Found(
         voters=problem.voters,
         weights=np.where(short[:, None], np.nan, weights),
@@ -346,23 +238,3 @@ def _better(quick: Found, sure: Found) -> Found:
         for name in _FIELDS
     }
     return sure._replace(**fields)
-
-
-def _put(arrays: Sequence[np.ndarray], mesh: jax.sharding.Mesh | None) -> Sequence[Any]:
-    """Arrays as they are, or split over the devices of a mesh, in whichever process."""
-    if mesh is None:
-        return arrays
-    sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(mesh.axis_names[0]))
-    return tuple(
-        jax.make_array_from_callback(array.shape, sharding, lambda index, array=array: array[index])  # type: ignore[misc]
-        for array in arrays
-    )
-
-
-def _fetch(solution: Any, mesh: jax.sharding.Mesh | None) -> Any:
-    """Results as NumPy arrays, from all processes if there are several."""
-    if mesh is not None and jax.process_count() > 1:
-        from jax.experimental import multihost_utils
-
-        return multihost_utils.process_allgather(solution, tiled=True)
-    return jax.device_get(solution)

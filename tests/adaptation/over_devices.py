@@ -8,7 +8,7 @@ import numpy as np
 
 import pvmincq_jax as pvm
 from pvmincq_jax.datasets import moons_task
-from pvmincq_jax.voting import batch
+from pvmincq_jax.voting import programs
 
 
 def apart(one, other):
@@ -24,7 +24,7 @@ def apart(one, other):
 def main():
     """Prints how far the results are apart, as JSON."""
     jax.config.update("jax_num_cpu_devices", 2)
-    batch._OPTIONS = {}  # They would go before XLA_FLAGS.
+    programs._OPTIONS = {}  # They would go before XLA_FLAGS.
     task = moons_task("40", 3, per_class=12, test_size=10)
     mesh, alone = (jax.sharding.Mesh(np.array(some), ("problems",)) for some in (jax.devices(), jax.devices()[:1]))
     arguments = task.source, task.source_labels, task.target

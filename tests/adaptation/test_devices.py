@@ -36,8 +36,8 @@ def test_two_devices_give_what_one_gives():
 
 # What compiles fast, and one gamma in place of three.
 QUICK = """
-from pvmincq_jax.voting import batch, voters
-batch._OPTIONS = {}
+from pvmincq_jax.voting import programs, voters
+programs._OPTIONS = {}
 voters.GAMMA_MULTIPLES = (2.0,)
 """
 COMMAND = f"{QUICK}\nfrom experiments import over_hosts\nover_hosts.main()"

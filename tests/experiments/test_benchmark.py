@@ -16,6 +16,7 @@ pytest.importorskip("clarabel")
 import pvmincq_jax
 from experiments import benchmark
 from experiments.bench import common, solvers
+from pvmincq_jax.voting import programs
 from tests.experiments.commands import check_refused
 
 
@@ -186,6 +187,23 @@ def test_classes(capsys):
     for row in rows:
         assert row["times_two_classes"] == pytest.approx(row["seconds"] / rows[0]["seconds"])
         assert row["accuracy"] > 80
+
+
+def test_compile(capsys, monkeypatch, one_call):
+    monkeypatch.setattr(programs, "_OPTIONS", {"xla_backend_optimization_level": 1, "xla_no_such_option": True})
+    programs.known_options.cache_clear()
+    rows = _rows(capsys, "compile")[1:]
+    programs.known_options.cache_clear()
+    names = [row["program"] for row in rows]
+    assert names == sorted(names)
+    assert set(names) == {"grid", "jit(vmap(mincq))"}
+    for name in set(names):
+        some = [row for row in rows if row["program"] == name]
+        assert [row["options"] for row in some[:3]] == ["all", "without xla_backend_optimization_level", "none"]
+        assert "with xla_backend_optimization_level 0" in [row["options"] for row in some]
+        for row in some:
+            assert row["times_all"] == pytest.approx(row["compile_cpu_seconds"] / some[0]["compile_cpu_seconds"])
+            assert row["times_run_of_all"] == pytest.approx(row["run_ms"] / some[0]["run_ms"])
 
 
 def test_devices(capsys, one_call):

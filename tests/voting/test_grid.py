@@ -9,9 +9,9 @@ import pytest
 import pvmincq_jax as pvm
 from pvmincq_jax.datasets import moons_task
 from pvmincq_jax.estimators import PVMinCqClassifier, PVTransportClassifier
-from pvmincq_jax.voting import batch, grid
-from pvmincq_jax.voting.batch import padded_rows, padded_size
+from pvmincq_jax.voting import batch, grid, programs
 from pvmincq_jax.voting.grid import Problems, VoteBlocks, solve_grid
+from pvmincq_jax.voting.programs import padded_rows, padded_size
 from pvmincq_jax.voting.voters import OutputVoters
 from tests.problems import FRACTIONS as ALL_FRACTIONS
 from tests.problems import KINDS, clarabel_objective, kernel, moments, random_problem
@@ -44,9 +44,9 @@ def problem():
 @pytest.fixture
 def no_programs():
     """Nothing compiled before, and nothing left behind."""
-    batch._program.cache_clear()
+    programs.program.cache_clear()
     yield
-    batch._program.cache_clear()
+    programs.program.cache_clear()
 
 
 def test_every_lane_is_as_good_as_clarabel(problem):
@@ -151,14 +151,14 @@ def test_an_error_of_the_progress_function_ends_the_work(problem, monkeypatch):
 
 def test_a_problem_that_quick_steps_leave_unsolved_is_solved_by_sure_ones(problem, monkeypatch, no_programs):
     votes, problems, figures = problem
-    seen, run = [], batch.learn
+    seen, run = [], programs.learn
 
     def give_up(sample, *arguments):
         seen.append(arguments[-1])
         solution = run(sample, *arguments)
         return solution._replace(status=solution.status + 2) if arguments[-1] == "quick" else solution
 
-    monkeypatch.setattr(batch, "learn", give_up)
+    monkeypatch.setattr(programs, "learn", give_up)
     again = solve(votes, problems, FRACTIONS)
     assert set(seen) == {"quick", "sure"}
     np.testing.assert_array_equal(again.status, figures.status)
@@ -166,22 +166,30 @@ def test_a_problem_that_quick_steps_leave_unsolved_is_solved_by_sure_ones(proble
 
 
 def test_what_quick_steps_have_solved_stays(problem, monkeypatch, no_programs):
-    """They fail at the larger margin; then sure steps run at all margins of the problem, and here they fail at all."""
+    """They fail at the larger margin; then sure steps run at that one alone, and here they fail, too."""
     votes, problems, figures = problem
-    run = batch.learn
+    run, solve_some, again_at = programs.learn, batch._solve, []
+
+    def record(some, key):
+        again_at.extend(np.isfinite(one.margins) for one in some if one.steps == "sure")
+        return solve_some(some, key)
+
+    monkeypatch.setattr(batch, "_solve", record)
 
     def fail(sample, margin, *arguments):
         solution = run(sample, margin, *arguments)
         fails = (margin > 0.2 * sample.mu_max) | (arguments[-1] == "sure")
         return solution._replace(status=jax.numpy.where(fails, int(pvm.Status.MAX_ITERATIONS), solution.status))
 
-    monkeypatch.setattr(batch, "learn", fail)
+    monkeypatch.setattr(programs, "learn", fail)
     again = solve(votes, problems, FRACTIONS)
     np.testing.assert_array_equal(again.status[:, 0], figures.status[:, 0])
     solved = figures.status[:, 1] == pvm.Status.SOLVED
     assert np.all(again.status[solved, 1] == pvm.Status.MAX_ITERATIONS)
     np.testing.assert_array_equal(again.weights[:, 0], figures.weights[:, 0])
     assert np.all(np.isnan(again.weights[:, 1]))
+    assert np.all(np.isfinite(again.kkt_residual[solved, 1]))
+    np.testing.assert_array_equal(again_at, np.tile([False, True], (np.sum(solved), 1)))
 
 
 def test_sizes_have_room_and_are_few():
@@ -212,16 +220,16 @@ def test_padded_problems_of_any_size_are_solved_as_they_are_alone(gamma):
 
 
 def test_options_of_the_compiler_are_those_that_it_knows(monkeypatch):
-    monkeypatch.setattr(batch, "_OPTIONS", {"xla_no_such_option": 1, "xla_backend_optimization_level": 1})
-    batch.known_options.cache_clear()
-    assert batch.known_options("cpu") == {"xla_backend_optimization_level": 1}
-    assert batch.known_options("gpu") == {}
+    monkeypatch.setattr(programs, "_OPTIONS", {"xla_no_such_option": 1, "xla_backend_optimization_level": 1})
+    programs.known_options.cache_clear()
+    assert programs.known_options("cpu") == {"xla_backend_optimization_level": 1}
+    assert programs.known_options("gpu") == {}
     # An error that is not about a name is one of the compiler, and is not hidden.
-    monkeypatch.setattr(batch, "_OPTIONS", {"xla_backend_optimization_level": "high"})
-    batch.known_options.cache_clear()
+    monkeypatch.setattr(programs, "_OPTIONS", {"xla_backend_optimization_level": "high"})
+    programs.known_options.cache_clear()
     with pytest.raises(Exception, match="high"):
-        batch.known_options("cpu")
-    batch.known_options.cache_clear()
+        programs.known_options("cpu")
+    programs.known_options.cache_clear()
 
 
 def test_nearby_problems_share_a_program(no_programs):
@@ -230,7 +238,7 @@ def test_nearby_problems_share_a_program(no_programs):
         votes = kernel(rng.normal(size=(points, 2)), rng.normal(size=(voters, 2)), gamma)
         problems = random_problems(4, points, voters)
         solve(votes, problems._replace(mask=np.ones((4, voters), bool)), FRACTIONS)
-        known.append(batch._program.cache_info().currsize)
+        known.append(programs.program.cache_info().currsize)
     assert known == [1, 1, 1, 1, 2]
 
 
@@ -240,7 +248,7 @@ def test_many_margins_take_several_calls_of_one_program(problem, no_programs):
     many = solve(votes, problems, margins)
     assert np.all(many.status[:-1] == pvm.Status.SOLVED)
     np.testing.assert_array_equal(many.weights[:, :2], figures.weights)
-    assert batch._program.cache_info().currsize == 1
+    assert programs.program.cache_info().currsize == 1
 
 
 @pytest.mark.parametrize("cores", [1, 3])
@@ -253,8 +261,8 @@ def test_threads_change_nothing(problem, monkeypatch, cores):
 
 def test_threads_keep_to_the_callers_device(problem, monkeypatch):
     votes, problems, _ = problem
-    seen, put = [], batch._put
-    monkeypatch.setattr(batch, "_put", lambda *given: (seen.append(jax.config.jax_default_device), put(*given))[1])
+    seen, put = [], programs._put
+    monkeypatch.setattr(programs, "_put", lambda *given: (seen.append(jax.config.jax_default_device), put(*given))[1])
     device = jax.devices()[0]
     with jax.default_device(device):
         solve(votes, problems, FRACTIONS)
