@@ -23,7 +23,7 @@ import numpy as np
 from pvmincq_jax._threads import core_count, one_blas_thread
 from pvmincq_jax._types import Array, MarginUnit, Status, precision
 from pvmincq_jax.voting.factor import Part, SmallSample, from_moments, from_votes, moments
-from pvmincq_jax.voting.program import SMALL_MARGIN, Solver, Steps, accuracy, learn, sample_of
+from pvmincq_jax.voting.program import SMALL_MARGIN, Solver, Steps, accuracy, learn, sample_of, unit_scale
 
 __all__: list[str] = []
 
@@ -35,6 +35,8 @@ _MARGINS = 16
 _SMALLEST = 64
 # Numbers in the small samples that are kept at a time, 256 MB; and in a batch on an accelerator, 1 GB.
 _SAMPLES, _BATCH = 1 << 25, 1 << 27
+# Second moments in which no square of a vote that counts vanishes, and none overflows.
+_SQUARES = 1e-200, 1e200
 # A largest margin below so many roundings of the votes is 0 but for rounding.
 _ROUNDED = 64
 # Options that shorten compiling by more than 15 %, see `experiments.benchmark compile`. Not every jaxlib knows them.
@@ -117,12 +119,14 @@ def padded_size(size: int) -> int:
 def padded_rows(rows: int, voters: int) -> int:
     """The next number of rows for which programs of so many voters are compiled: a quarter of the voters, or all.
 
+    A small sample may have one row more, for the labels.
+
     Example:
       >>> [padded_rows(rows, 320) for rows in (20, 80, 81, 320, 321)]
-      [80, 80, 336, 336, 336]
+      [88, 88, 88, 336, 336]
     """
-    # A small sample may have one row more than voters.
-    return max(_SMALLEST, voters // 4) if rows <= max(_SMALLEST, voters // 4) else voters + 16
+    few = max(_SMALLEST, voters // 4) + 8
+    return few if rows <= few else voters + 16
 
 
 @functools.lru_cache
@@ -209,7 +213,19 @@ def problem_of_parts(
       unit: "fraction" of mu_max, or "absolute".
       sure: whether it has to be solved by sure steps.
     """
-    second, first, square = moments(parts())
+    with np.errstate(over="ignore", invalid="ignore"):
+        second, first, square = moments(parts())
+    if not _SQUARES[0] <= np.max(np.diag(second)) <= _SQUARES[1]:
+        scale = float(unit_scale(np.array([np.max(np.abs(votes), initial=0.0) for votes, *_ in parts()], float)))
+        if scale != 1:
+            scaled = problem_of_parts(
+                lambda: ((np.asarray(votes, float) * scale, labels, shares) for votes, labels, shares in parts()),
+                voters,
+                margins * (scale if unit == "absolute" else 1),
+                unit,
+                sure,
+            )
+            return scaled._replace(mu_max=scaled.mu_max / scale)
     rounding = float(np.finfo(next(iter(parts()))[0].dtype).eps)
     mu_max = float(np.mean(np.abs(first)))
     if mu_max <= _ROUNDED * rounding * float(np.sqrt(np.mean(np.diag(second)))):

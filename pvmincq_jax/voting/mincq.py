@@ -49,6 +49,7 @@ from pvmincq_jax.voting.program import (
     prepare,
     prepare_traced,
     solve_prepared,
+    unit_scale,
     voter_margins,
 )
 
@@ -166,13 +167,18 @@ def mincq(
     shares = normalised(sample_weights, V.shape[0], V.dtype, jnp if is_traced(sample_weights) else np)
     mask: Any = np.ones(V.shape[1], bool) if voter_mask is None else voter_mask
     mask = mask if is_traced(mask) else np.asarray(mask, bool)
-    if is_traced(V, y, margin, shares, mask):
-        return _learn_in_jax(V, y, margin, shares, mask, solver, factor, rank)
-    _check_margin(V, y, float(margin), shares, mask)
-    if is_traced(factor) or is_compiling():
-        return _learn_in_jax(V, y, margin, shares, mask, solver, factor, rank)
-    factor = vote_factor(np.where(mask, V, 0.0), sample_weights=shares, rank=rank) if factor is None else factor
-    return _learn_on_host(V, y, float(margin), shares, mask, solver, factor)
+    unknown = is_traced(V, y, margin, shares, mask)
+    if not unknown:
+        _check_margin(V, y, float(margin), shares, mask)
+    scale = unit_scale(V, mask)
+    V, margin = V * scale, margin * scale
+    factor = None if factor is None else factor._replace(left=factor.left * scale)
+    if unknown or is_traced(factor) or is_compiling():
+        solution = _learn_in_jax(V, y, margin, shares, mask, solver, factor, rank)
+    else:
+        factor = vote_factor(np.where(mask, V, 0.0), sample_weights=shares, rank=rank) if factor is None else factor
+        solution = _learn_on_host(V, y, float(margin), shares, mask, solver, factor)
+    return solution._replace(mu_max=solution.mu_max / scale)
 
 
 def _check_margin(votes: AnyArray, labels: AnyArray, margin: float, shares: AnyArray, mask: AnyArray) -> None:
@@ -238,6 +244,8 @@ def _learn_on_host(
     dtype, voters, root = votes.dtype, np.flatnonzero(mask), np.sqrt(shares)
     factor = jax.tree.map(lambda part: np.asarray(part, dtype), factor)
     basis = sample_basis(votes, shares, mask, factor, turn=voters.size < mask.size)
+    # What the basis lacks of the labels is one more direction, so that the margins of the voters are exact.
+    basis = np.linalg.qr(np.column_stack([basis, root * labels]))[0]
     small = SmallSample(basis.T @ (root[:, None] * votes[:, voters]), basis.T @ (root * labels))
     mu_max = float(np.mean(np.abs(voter_margins(votes, labels, shares)[voters])))
 

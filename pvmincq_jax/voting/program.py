@@ -64,6 +64,21 @@ def voter_margins(votes: AnyArray, labels: AnyArray, shares: AnyArray) -> AnyArr
     return (shares * labels) @ votes
 
 
+def unit_scale(votes: AnyArray, voter_mask: AnyArray = True) -> AnyArray:
+    """The power of 2 that brings the largest vote, of the voters that take part, to a size in [1/2, 1).
+
+    Scaling votes and margin by it is exact and leaves the weights as they are. Squares of votes neither vanish nor
+    overflow then, and what is far smaller than the largest vote does not count. It is constant to derivatives.
+    """
+    xp = array_module(votes)
+    largest = xp.max(xp.abs(xp.where(voter_mask, constant(votes), 0)))
+    usable = xp.isfinite(largest) & (largest > 0)
+    largest = xp.where(usable, largest, 1)
+    # With largest = f 2^e, f / largest is 2^-e without rounding; 0 where the largest vote is all but infinite.
+    scale = xp.frexp(largest)[0] / largest
+    return xp.where(usable & (scale > 0), scale, 1).astype(votes.dtype)
+
+
 class Sample(NamedTuple):
     """What a problem knows of a sample, whatever the margin. Derivatives of weights come through the first four alone.
 
@@ -143,6 +158,10 @@ def _kkt_residual(sample: Sample, margin: Array, problem: qp.BoxQP, solution: qp
     towards = jnp.where(problem.free, -problem.bound * jnp.sign(gradient), weights)
     least, reached = qp.inner([gradient, margins], [towards, weights])
     gap = jnp.abs(primal - (multiplier * margin - z @ z / 2 + least)) / primal
+    # Next to mu_max both y mu and the sum are far larger than the primal value, and cancel. Each is known to a rounding
+    # of its own size at best: so much the gap may be larger than it seems.
+    sizes = jnp.abs(multiplier) * margin + z @ z / 2 + jnp.abs(gradient) @ jnp.abs(towards)
+    gap += jnp.finfo(gap.dtype).eps * sizes / primal
     equality = jnp.abs(reached - margin) / margin
     excess = jnp.max(jnp.abs(weights)) / problem.bound - 1
     return jnp.maximum(jnp.maximum(gap, equality), excess)
