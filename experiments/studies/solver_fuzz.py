@@ -46,6 +46,8 @@ DOORS = {"traced": 9, "eager": 4, "captured": 2}
 SHAPES = ("40x60", "120x60", "60x150", "12x100", "150x20", "150x150")
 # Kinds that differ in more than their size.
 FUZZED = tuple(kind for kind in KINDS if kind not in ("single", "few_samples", "many_samples")) + HARD_KINDS
+# Those that single precision cannot hold.
+_DOUBLE = "tiny", "huge", "far"
 MARGINS = 2 * len(FRACTIONS)
 # Relative second moment above the least one, and error in the margin and the box: those that SOLVED allows, twice,
 # for the rounding of weights.
@@ -168,6 +170,10 @@ def verdicts(
     return found
 
 
+def _kinds(dtype: str) -> list[str]:
+    return [kind for kind in FUZZED if dtype == "float64" or kind not in _DOUBLE]
+
+
 def compute(settings: dict[str, Any], door: str, shape: str, number: int) -> dict[str, Any]:
     """Counts of a cell by kind, and each problem that is not proved: kind, seed, fraction, verdict and figure."""
     count, voters = map(int, shape.split("x"))
@@ -176,20 +182,21 @@ def compute(settings: dict[str, Any], door: str, shape: str, number: int) -> dic
     half = len(FRACTIONS) // 2
     drawn = np.concatenate([1 - 10 ** rng.uniform(-8, -1, half), 10 ** rng.uniform(-6, 0, half)])
     fractions = np.concatenate([FRACTIONS, drawn])
-    seeds = rng.integers(1 << 31, size=len(FUZZED)).tolist()
-    problems = [random_problem(kind, one, count, voters) for kind, one in zip(FUZZED, seeds)]
+    kinds = _kinds(settings["dtype"])
+    seeds = rng.integers(1 << 31, size=len(kinds)).tolist()
+    problems = [random_problem(kind, one, count, voters) for kind, one in zip(kinds, seeds)]
     with jax.enable_x64(settings["dtype"] == "float64"):
         found = verdicts(door, problems, fractions, settings["dtype"])
-    kinds, odd = {}, []
-    for kind, one, line in zip(FUZZED, seeds, found):
+    tally, odd = {}, []
+    for kind, one, line in zip(kinds, seeds, found):
         counts = Counter(verdict for verdict, _ in line)
-        kinds[kind] = {"solved": sum(counts[name] for name in _COUNTS[1:4]), **counts}
+        tally[kind] = {"solved": sum(counts[name] for name in _COUNTS[1:4]), **counts}
         odd += [
             [kind, one, float(fraction), verdict, figure if np.isfinite(figure) else None]
             for fraction, (verdict, figure) in zip(fractions, line)
             if verdict != "proved"
         ]
-    return {"kinds": kinds, "odd": odd}
+    return {"kinds": tally, "odd": odd}
 
 
 def _said(record: dict[str, Any]) -> str:
@@ -205,7 +212,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--dtype", choices=list(TOLERANCE), help="of votes" + parser.default("dtype"))
     options = parser.parse_args(arguments)
     rounds = [door for door, times in DOORS.items() for _ in range(times)]
-    needed = -(-options.problems // (len(FUZZED) * MARGINS))
+    needed = -(-options.problems // (len(_kinds(options.dtype)) * MARGINS))
     # Doors in turn, each at all shapes.
     order = sorted(range(len(rounds)), key=lambda i: (rounds[: i + 1].count(rounds[i]) - 0.5) / DOORS[rounds[i]])
     cells = [(rounds[i], shape, turn * len(rounds) + i) for turn in range(needed) for i in order for shape in SHAPES][
@@ -220,7 +227,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     records = run_study(study, options).whole()
     rows = {}
-    for kind in (*FUZZED, "all"):
+    for kind in (*_kinds(options.dtype), "all"):
         total: Counter[str] = Counter()
         for record in records.values():
             for one in record["kinds"] if kind == "all" else [kind]:

@@ -46,6 +46,7 @@ from pvmincq_jax.voting.program import (
     MinCqSolution,
     Solver,
     accuracy,
+    margin_rounding,
     prepare,
     prepare_traced,
     solve_prepared,
@@ -170,9 +171,9 @@ def mincq(
     unknown = is_traced(V, y, margin, shares, mask)
     if not unknown:
         _check_margin(V, y, float(margin), shares, mask)
+    # Of a factor only the directions count, so that it serves scaled votes as it is.
     scale = unit_scale(V, mask)
     V, margin = V * scale, margin * scale
-    factor = None if factor is None else factor._replace(left=factor.left * scale)
     if unknown or is_traced(factor) or is_compiling():
         solution = _learn_in_jax(V, y, margin, shares, mask, solver, factor, rank)
     else:
@@ -261,6 +262,7 @@ def _learn_on_host(
     vote = votes @ weights
     moment = shares @ vote**2
     residual = found.kkt_residual[0] + np.maximum(moment - np.sum((small.rows @ weights[voters]) ** 2), 0) / moment
+    residual = np.maximum(residual, margin_rounding(votes, labels, shares, weights, margin))
     short = found.status[0] == Status.SOLVED and not residual <= accuracy(dtype)
     solved = found.status[0] == Status.SOLVED and not short
     weights = weights if solved else np.full_like(weights, np.nan)

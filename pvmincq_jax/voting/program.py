@@ -11,6 +11,7 @@ from typing import Any, Literal, NamedTuple
 import chex
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from pvmincq_jax._types import AnyArray, Array, Status
 from pvmincq_jax.voting import qp
@@ -62,6 +63,15 @@ def accuracy(dtype: Any) -> float:
 def voter_margins(votes: AnyArray, labels: AnyArray, shares: AnyArray) -> AnyArray:
     """m_j = E_{(x,y)} y h_j(x), ``[n]``."""
     return (shares * labels) @ votes
+
+
+def margin_rounding(
+    votes: AnyArray, labels: AnyArray, shares: AnyArray, weights: AnyArray, margin: AnyArray | float
+) -> AnyArray:
+    """How far m'w is known, relative to the margin: the root mean square if each p_i y_i h_j(x_i) w_j is rounded."""
+    xp = array_module(votes)
+    squares = (shares * labels) ** 2 @ (votes**2 @ weights**2)
+    return np.finfo(votes.dtype).eps * xp.sqrt(squares) / margin
 
 
 def unit_scale(votes: AnyArray, voter_mask: AnyArray = True) -> AnyArray:
