@@ -113,7 +113,7 @@ def _harder(
     kind: str, rng: np.random.Generator, votes: np.ndarray, points: np.ndarray, centers: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None]:
     """Votes, sample weights and mask of `HARD_KINDS`."""
-    (count, voters), weights, mask = votes.shape, None, None
+    (count, voters) = votes.shape
     if kind == "tiny":
         votes = votes * 10 ** rng.uniform(-290, -100)
     elif kind == "huge":
@@ -129,9 +129,10 @@ def _harder(
     else:
         # Stumps in equal pairs, on weighted points, some of them masked.
         votes[:, 1::2] = votes[:, 0 : voters - 1 : 2]
-        weights, mask = rng.uniform(size=count), rng.uniform(size=voters) < 0.8
+        mask: np.ndarray = np.asarray(rng.uniform(size=voters) < 0.8)
         mask[0] = True
-    return votes, weights, mask
+        return votes, np.asarray(rng.uniform(size=count)), mask
+    return votes, None, None
 
 
 def moments(problem: Problem) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

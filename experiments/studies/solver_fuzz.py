@@ -83,8 +83,7 @@ def solve(door: str, problems: Sequence[Problem], margins: np.ndarray, dtype: st
 
         def learn(margin: Any, one: Problem = one) -> Any:
             votes, labels = one.votes.astype(real), one.labels.astype(real)
-            options = {"sample_weights": one.sample_weights, "voter_mask": one.voter_mask}
-            solution = pvm.mincq(votes, labels, margin, **options)
+            solution = pvm.mincq(votes, labels, margin, sample_weights=one.sample_weights, voter_mask=one.voter_mask)
             return solution.weights, solution.status, solution.kkt_residual
 
         if door == "captured":

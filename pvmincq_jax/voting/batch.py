@@ -23,7 +23,8 @@ import numpy as np
 from pvmincq_jax._threads import core_count, one_blas_thread
 from pvmincq_jax._types import Array, MarginUnit, Status, precision
 from pvmincq_jax.voting.factor import Part, SmallSample, from_moments, from_votes, moments
-from pvmincq_jax.voting.program import SMALL_MARGIN, Solver, Steps, accuracy, learn, sample_of, unit_scale
+from pvmincq_jax.voting.program import SMALL_MARGIN, Solver, Steps, accuracy, learn, sample_of
+from pvmincq_jax.voting.rounding import unit_scale
 
 __all__: list[str] = []
 
@@ -342,8 +343,10 @@ def _found(problem: Problem, fields: dict[str, np.ndarray]) -> Found:
     weights, dtype = fields["weights"][:, : problem.voters.size], fields["weights"].dtype
     # For 1 - C-bound = mu^2 / w'Mw, an error in w'Mw of at most doubt n |w|^2.
     size = np.sum(problem.voters.size * np.square(weights, dtype=float), axis=1, where=np.isfinite(weights))
-    residual = fields["kkt_residual"] + problem.sample.doubt * size * (1 - fields["c_bound"]) / problem.margins**2
-    short = (fields["status"] == Status.SOLVED) & (residual > accuracy(dtype))
+    solved = fields["status"] == Status.SOLVED
+    doubt = problem.sample.doubt * size * (1 - fields["c_bound"]) / np.where(solved, problem.margins, 1.0) ** 2
+    residual = fields["kkt_residual"] + np.where(solved, doubt, 0.0)
+    short = solved & (residual > accuracy(dtype))
     return Found(
         voters=problem.voters,
         weights=np.where(short[:, None], np.nan, weights),

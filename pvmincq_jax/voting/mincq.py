@@ -46,13 +46,12 @@ from pvmincq_jax.voting.program import (
     MinCqSolution,
     Solver,
     accuracy,
-    margin_rounding,
     prepare,
     prepare_traced,
     solve_prepared,
-    unit_scale,
     voter_margins,
 )
+from pvmincq_jax.voting.rounding import margin_rounding, unit_scale
 
 __all__ = ["MinCqSolution", "max_margin", "mincq"]
 
@@ -246,8 +245,8 @@ def _learn_on_host(
     factor = jax.tree.map(lambda part: np.asarray(part, dtype), factor)
     basis = sample_basis(votes, shares, mask, factor, turn=voters.size < mask.size)
     # What the basis lacks of the labels is one more direction, so that the margins of the voters are exact.
-    basis = np.linalg.qr(np.column_stack([basis, root * labels]))[0]
-    small = SmallSample(basis.T @ (root[:, None] * votes[:, voters]), basis.T @ (root * labels))
+    whole = np.linalg.qr(np.column_stack([basis, root * labels]))[0]
+    small = SmallSample(whole.T @ (root[:, None] * votes[:, voters]), whole.T @ (root * labels))
     mu_max = float(np.mean(np.abs(voter_margins(votes, labels, shares)[voters])))
 
     def prepare(_: int, sure: bool) -> Problem:
@@ -258,13 +257,15 @@ def _learn_on_host(
     assert found is not None
     weights = np.zeros(votes.shape[1], dtype)
     weights[voters] = found.weights[0]
-    # The small sample may lack a part of the votes. Whatever that adds to the second moment adds to the gap.
     vote = votes @ weights
     moment = shares @ vote**2
-    residual = found.kkt_residual[0] + np.maximum(moment - np.sum((small.rows @ weights[voters]) ** 2), 0) / moment
-    residual = np.maximum(residual, margin_rounding(votes, labels, shares, weights, margin))
-    short = found.status[0] == Status.SOLVED and not residual <= accuracy(dtype)
-    solved = found.status[0] == Status.SOLVED and not short
+    residual, solved = found.kkt_residual[0], found.status[0] == Status.SOLVED
+    if solved:
+        # The small sample may lack a part of the votes. Whatever that adds to the second moment adds to the gap.
+        residual = residual + np.maximum(moment - np.sum((small.rows @ weights[voters]) ** 2), 0) / moment
+        residual = np.maximum(residual, margin_rounding(votes, labels, shares, weights, margin))
+    short = solved and not residual <= accuracy(dtype)
+    solved = solved and not short
     weights = weights if solved else np.full_like(weights, np.nan)
     fields = {
         "weights": weights,

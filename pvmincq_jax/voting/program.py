@@ -11,7 +11,6 @@ from typing import Any, Literal, NamedTuple
 import chex
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from pvmincq_jax._types import AnyArray, Array, Status
 from pvmincq_jax.voting import qp
@@ -19,6 +18,7 @@ from pvmincq_jax.voting.derivatives import free_space, second_moment_tangent, so
 from pvmincq_jax.voting.factor import VoteFactor, array_module, constant, loop_on_cpu, sample_basis
 from pvmincq_jax.voting.interior_point import solve_interior_point
 from pvmincq_jax.voting.newton import Newton, by_gradients, by_rank
+from pvmincq_jax.voting.rounding import margin_rounding
 
 __all__: list[str] = []
 
@@ -26,6 +26,8 @@ Solver = Literal["interior_point", "jaxopt"]
 
 # A margin within so many roundings of mu_max, relative, is mu_max: the sum that gives mu_max is itself rounded.
 ROUNDING = 256
+# The margin that a caller computes as mu_max may differ from ours by so many roundings.
+_SAME = 16
 # Below this fraction of mu_max quick steps are not worth a try.
 SMALL_MARGIN = 1e-2
 # Sure steps follow quick ones unless the residual is below this fraction of what counts as SOLVED.
@@ -63,30 +65,6 @@ def accuracy(dtype: Any) -> float:
 def voter_margins(votes: AnyArray, labels: AnyArray, shares: AnyArray) -> AnyArray:
     """m_j = E_{(x,y)} y h_j(x), ``[n]``."""
     return (shares * labels) @ votes
-
-
-def margin_rounding(
-    votes: AnyArray, labels: AnyArray, shares: AnyArray, weights: AnyArray, margin: AnyArray | float
-) -> AnyArray:
-    """How far m'w is known, relative to the margin: the root mean square if each p_i y_i h_j(x_i) w_j is rounded."""
-    xp = array_module(votes)
-    squares = (shares * labels) ** 2 @ (votes**2 @ weights**2)
-    return np.finfo(votes.dtype).eps * xp.sqrt(squares) / margin
-
-
-def unit_scale(votes: AnyArray, voter_mask: AnyArray = True) -> AnyArray:
-    """The power of 2 that brings the largest vote, of the voters that take part, to a size in [1/2, 1).
-
-    Scaling votes and margin by it is exact and leaves the weights as they are. Squares of votes neither vanish nor
-    overflow then, and what is far smaller than the largest vote does not count. It is constant to derivatives.
-    """
-    xp = array_module(votes)
-    largest = xp.max(xp.abs(xp.where(voter_mask, constant(votes), 0)))
-    usable = xp.isfinite(largest) & (largest > 0)
-    largest = xp.where(usable, largest, 1)
-    # With largest = f 2^e, f / largest is 2^-e without rounding; 0 where the largest vote is all but infinite.
-    scale = xp.frexp(largest)[0] / largest
-    return xp.where(usable & (scale > 0), scale, 1).astype(votes.dtype)
 
 
 class Sample(NamedTuple):
@@ -171,8 +149,14 @@ def _kkt_residual(sample: Sample, margin: Array, problem: qp.BoxQP, solution: qp
     # Next to mu_max both y mu and the sum are far larger than the primal value, and cancel. Each is known to a rounding
     # of its own size at best: so much the gap may be larger than it seems.
     sizes = jnp.abs(multiplier) * margin + z @ z / 2 + jnp.abs(gradient) @ jnp.abs(towards)
-    gap += jnp.finfo(gap.dtype).eps * sizes / primal
-    equality = jnp.abs(reached - margin) / margin
+    epsilon = jnp.finfo(gap.dtype).eps
+    gap += epsilon * sizes / primal
+    # Weights of mu_max are off by y (mu_max - mu) at a margin just below, with the least y for which all g_j sign(m_j)
+    # are at most y |m_j|.
+    fixed = problem.fixed != 0
+    steepest = jnp.max(jnp.where(fixed, gradient / jnp.where(fixed, margins, 1.0), 0.0))
+    gap += steepest * jnp.maximum((1 - _SAME * epsilon) * sample.mu_max - margin, 0.0) / primal
+    equality = jnp.abs(reached - margin) / margin + margin_rounding(votes, labels, shares, weights, margin)
     excess = jnp.max(jnp.abs(weights)) / problem.bound - 1
     return jnp.maximum(jnp.maximum(gap, equality), excess)
 

@@ -8,7 +8,7 @@ import pvmincq_jax as pvm
 from experiments.run.problems import HARD_KINDS, random_problem
 from experiments.studies.solver_fuzz import verdicts
 from pvmincq_jax.voting.batch import problem_of_parts
-from pvmincq_jax.voting.program import unit_scale
+from pvmincq_jax.voting.rounding import unit_scale
 from tests.problems import clarabel_objective, kernel
 
 
