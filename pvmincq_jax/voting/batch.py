@@ -23,6 +23,7 @@ from pvmincq_jax._types import MarginUnit, Status
 from pvmincq_jax.voting.factor import Part, SmallSample, from_moments, from_votes, moments
 from pvmincq_jax.voting.program import SMALL_MARGIN, Solver, Steps, accuracy
 from pvmincq_jax.voting.programs import Key, padded_rows, padded_size, platform_of, program
+from pvmincq_jax.voting.rounding import unit_scale
 
 __all__: list[str] = []
 
@@ -30,6 +31,8 @@ __all__: list[str] = []
 _MARGINS = 16
 # Numbers in the small samples that are kept at a time, 256 MB; and in a batch on an accelerator, 1 GB.
 _SAMPLES, _BATCH = 1 << 25, 1 << 27
+# Second moments in which no square of a vote that counts vanishes, and none overflows.
+_SQUARES = 1e-200, 1e200
 # A largest margin below so many roundings of the votes is 0 but for rounding.
 _ROUNDED = 64
 
@@ -91,7 +94,19 @@ def problem_of_parts(
       unit: "fraction" of mu_max, or "absolute".
       sure: whether it has to be solved by sure steps.
     """
-    second, first, square = moments(parts())
+    with np.errstate(over="ignore", invalid="ignore"):
+        second, first, square = moments(parts())
+    if not _SQUARES[0] <= np.max(np.diag(second)) <= _SQUARES[1]:
+        scale = float(unit_scale(np.array([np.max(np.abs(votes), initial=0.0) for votes, *_ in parts()], float)))
+        if scale != 1:
+            scaled = problem_of_parts(
+                lambda: ((np.asarray(votes, float) * scale, labels, shares) for votes, labels, shares in parts()),
+                voters,
+                margins * (scale if unit == "absolute" else 1),
+                unit,
+                sure,
+            )
+            return scaled._replace(mu_max=scaled.mu_max / scale)
     rounding = float(np.finfo(next(iter(parts()))[0].dtype).eps)
     mu_max = float(np.mean(np.abs(first)))
     if mu_max <= _ROUNDED * rounding * float(np.sqrt(np.mean(np.diag(second)))):
@@ -215,8 +230,8 @@ def _found(problem: Problem, fields: dict[str, np.ndarray]) -> Found:
     weights, dtype = fields["weights"][:, : problem.voters.size], fields["weights"].dtype
     solved = fields["status"] == Status.SOLVED
     # For 1 - C-bound = mu^2 / w'Mw, an error in w'Mw of at most doubt n |w|^2.
-    size = np.sum(problem.voters.size * np.square(weights, dtype=float), axis=1)
-    doubt = problem.sample.doubt * size * (1 - fields["c_bound"]) / problem.margins**2
+    size = np.sum(problem.voters.size * np.square(weights, dtype=float), axis=1, where=np.isfinite(weights))
+    doubt = problem.sample.doubt * size * (1 - fields["c_bound"]) / np.where(solved, problem.margins, 1.0) ** 2
     residual = fields["kkt_residual"] + np.where(solved, doubt, 0.0)
     short = solved & (residual > accuracy(dtype))
     return Found(

@@ -51,6 +51,7 @@ from pvmincq_jax.voting.program import (
     solve_prepared,
     voter_margins,
 )
+from pvmincq_jax.voting.rounding import margin_rounding, unit_scale
 
 __all__ = ["MinCqSolution", "max_margin", "mincq"]
 
@@ -169,13 +170,18 @@ def mincq(
     shares = normalised(sample_weights, V.shape[0], V.dtype, jnp if is_traced(sample_weights) else np)
     mask: Any = np.ones(V.shape[1], bool) if voter_mask is None else voter_mask
     mask = mask if is_traced(mask) else np.asarray(mask, bool)
-    if is_traced(V, y, margin, shares, mask):
-        return _learn_in_jax(V, y, margin, shares, mask, solver, factor, rank)
-    _check_margin(V, y, float(margin), shares, mask)
-    if is_traced(factor) or is_compiling():
-        return _learn_in_jax(V, y, margin, shares, mask, solver, factor, rank)
-    factor = vote_factor(np.where(mask, V, 0.0), sample_weights=shares, rank=rank) if factor is None else factor
-    return _learn_on_host(V, y, float(margin), shares, mask, solver, factor)
+    unknown = is_traced(V, y, margin, shares, mask)
+    if not unknown:
+        _check_margin(V, y, float(margin), shares, mask)
+    # Of a factor only the directions count, so that it serves scaled votes as it is.
+    scale = unit_scale(V, mask)
+    V, margin = V * scale, margin * scale
+    if unknown or is_traced(factor) or is_compiling():
+        solution = _learn_in_jax(V, y, margin, shares, mask, solver, factor, rank)
+    else:
+        factor = vote_factor(np.where(mask, V, 0.0), sample_weights=shares, rank=rank) if factor is None else factor
+        solution = _learn_on_host(V, y, float(margin), shares, mask, solver, factor)
+    return solution._replace(mu_max=solution.mu_max / scale)
 
 
 def _check_margin(votes: AnyArray, labels: AnyArray, margin: float, shares: AnyArray, mask: AnyArray) -> None:
@@ -241,7 +247,9 @@ def _learn_on_host(
     dtype, voters, root = votes.dtype, np.flatnonzero(mask), np.sqrt(shares)
     factor = jax.tree.map(lambda part: np.asarray(part, dtype), factor)
     basis = sample_basis(votes, shares, mask, factor, turn=voters.size < mask.size)
-    small = SmallSample(basis.T @ (root[:, None] * votes[:, voters]), basis.T @ (root * labels))
+    # What the basis lacks of the labels is one more direction, so that the margins of the voters are exact.
+    whole = np.linalg.qr(np.column_stack([basis, root * labels]))[0]
+    small = SmallSample(whole.T @ (root[:, None] * votes[:, voters]), whole.T @ (root * labels))
     mu_max = float(np.mean(np.abs(voter_margins(votes, labels, shares)[voters])))
 
     def prepare(_: int, sure: bool) -> Problem:
@@ -252,12 +260,15 @@ def _learn_on_host(
     assert found is not None
     weights = np.zeros(votes.shape[1], dtype)
     weights[voters] = found.weights[0]
-    # The small sample may lack a part of the votes. Whatever that adds to the second moment adds to the gap.
     vote = votes @ weights
     moment = shares @ vote**2
-    residual = found.kkt_residual[0] + np.maximum(moment - np.sum((small.rows @ weights[voters]) ** 2), 0) / moment
-    short = found.status[0] == Status.SOLVED and not residual <= accuracy(dtype)
-    solved = found.status[0] == Status.SOLVED and not short
+    residual, solved = found.kkt_residual[0], found.status[0] == Status.SOLVED
+    if solved:
+        # The small sample may lack a part of the votes. Whatever that adds to the second moment adds to the gap.
+        residual = residual + np.maximum(moment - np.sum((small.rows @ weights[voters]) ** 2), 0) / moment
+        residual = np.maximum(residual, margin_rounding(votes, labels, shares, weights, margin))
+    short = solved and not residual <= accuracy(dtype)
+    solved = solved and not short
     weights = weights if solved else np.full_like(weights, np.nan)
     fields = {
         "weights": weights,

@@ -18,6 +18,7 @@ from pvmincq_jax.voting.derivatives import free_space, refine, second_moment_tan
 from pvmincq_jax.voting.factor import VoteFactor, array_module, constant, loop_on_cpu, sample_basis
 from pvmincq_jax.voting.interior_point import solve_interior_point
 from pvmincq_jax.voting.newton import Newton, by_gradients, by_rank
+from pvmincq_jax.voting.rounding import margin_rounding
 
 __all__: list[str] = []
 
@@ -25,6 +26,8 @@ Solver = Literal["interior_point", "jaxopt"]
 
 # A margin within so many roundings of mu_max, relative, is mu_max: the sum that gives mu_max is itself rounded.
 ROUNDING = 256
+# The margin that a caller computes as mu_max may differ from ours by so many roundings.
+_SAME = 16
 # Below this fraction of mu_max quick steps are not worth a try.
 SMALL_MARGIN = 1e-2
 # Sure steps follow quick ones unless the residual is below this fraction of what counts as SOLVED.
@@ -148,7 +151,17 @@ def _kkt_residual(sample: Sample, margin: Array, problem: qp.BoxQP, solution: qp
     towards = jnp.where(problem.free, -problem.bound * jnp.sign(gradient), weights)
     least, reached = qp.inner([gradient, margins], [towards, weights])
     gap = jnp.abs(primal - (multiplier * margin - z @ z / 2 + least)) / primal
-    equality = jnp.abs(reached - margin) / margin
+    # Next to mu_max both y mu and the sum are far larger than the primal value, and cancel. Each is known to a rounding
+    # of its own size at best: so much the gap may be larger than it seems.
+    sizes = jnp.abs(multiplier) * margin + z @ z / 2 + jnp.abs(gradient) @ jnp.abs(towards)
+    epsilon = jnp.finfo(gap.dtype).eps
+    gap += epsilon * sizes / primal
+    # Weights of mu_max are off by y (mu_max - mu) at a margin just below, with the least y for which all g_j sign(m_j)
+    # are at most y |m_j|.
+    fixed = problem.fixed != 0
+    steepest = jnp.max(jnp.where(fixed, gradient / jnp.where(fixed, margins, 1.0), 0.0))
+    gap += steepest * jnp.maximum((1 - _SAME * epsilon) * sample.mu_max - margin, 0.0) / primal
+    equality = jnp.abs(reached - margin) / margin + margin_rounding(votes, labels, shares, weights, margin)
     excess = jnp.max(jnp.abs(weights)) / problem.bound - 1
     return jnp.maximum(jnp.maximum(gap, equality), excess)
 

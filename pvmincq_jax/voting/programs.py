@@ -52,11 +52,12 @@ def padded_rows(rows: int, voters: int) -> int:
     """The next number of rows for which programs of so many voters are compiled: a quarter of the voters, or all.
 
     Example:
-      >>> [padded_rows(rows, 320) for rows in (20, 80, 81, 320, 321)]
-      [80, 80, 336, 336, 336]
+      >>> [padded_rows(rows, 320) for rows in (20, 81, 89, 321)]
+      [88, 88, 336, 336]
     """
-    # A small sample may have one row more than voters.
-    return max(_SMALLEST, voters // 4) if rows <= max(_SMALLEST, voters // 4) else voters + 16
+    # A small sample may have one row more, for the labels.
+    few = max(_SMALLEST, voters // 4) + 8
+    return few if rows <= few else voters + 16
 
 
 @functools.lru_cache

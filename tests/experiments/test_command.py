@@ -19,6 +19,7 @@ COMMANDS = (
     "learned_metric",
     "penguins",
     "shared_points",
+    "studies.solver_fuzz",
     "table1",
     "studies.translation_map",
     "studies.transport_laws",
