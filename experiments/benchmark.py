@@ -19,7 +19,7 @@ _BENCHMARKS = {
     "devices": "a grid on one device, over a mesh of a device for each core, and in threads",
     "fit": "whole fits by default at a user's sizes, beside an SVC, OT and boosting, or beside another checkout",
     "matching": "matchings beside SciPy's Dinic, the PV curve, and many draws from one graph",
-    "qp": "MinCq beside PIQP, cvxopt, Clarabel, DAQP and BoxOSQP, and how its time grows with the voters",
+    "qp": "MinCq beside PIQP, cvxopt, Clarabel, DAQP, qpax, Moreau and BoxOSQP, and how its time grows with the voters",
     "start": "seconds of a fresh process to its first solution and its first sweep",
     "sweep": "PV-MinCq over a whole grid, beside the same grid in a loop over PIQP and cvxopt",
 }

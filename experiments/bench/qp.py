@@ -2,8 +2,9 @@
 
 Everything runs in one process on one core. Our row is the call that a user writes, margins in a vmap inside jit over
 votes that the function captures; the seconds of its first call, compiling included, stand beside it. Each other solver
-is called in a loop over the margins, at the scaling and settings at which it is fastest among those that are accurate
-enough, see `experiments.bench.solvers`; they were tried on every fifth margin, and stand in its row.
+is called in a loop over the margins, or in a vmap inside jit if it is a function of JAX. Its scaling and settings are
+those at which it is fastest among those that are accurate enough, see `experiments.bench.solvers`; they were tried on
+every fifth margin, and stand in its row.
 """
 
 import argparse
@@ -30,7 +31,7 @@ _ROWS = ("300", "1000", "growth")
 _MARGINS = (0.05, 0.9)
 _EVERY = 5
 # Of 1 000 voters they take minutes, and no target is set beside them.
-_SMALL_ONLY = ("clarabel", "daqp")
+_SMALL_ONLY = ("clarabel", "daqp", "qpax", "moreau")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -155,7 +156,9 @@ def _pad(factor: VoteFactor, rank: int) -> VoteFactor:
 def run(arguments: argparse.Namespace) -> None:
     """Prints the rows."""
     with jax.enable_x64(True):
-        packages = versions("jax", "jaxopt", "cvxopt", "qpsolvers", "piqp", "clarabel", "daqp", "scipy")
+        packages = versions(
+            "jax", "jaxopt", "cvxopt", "qpsolvers", "piqp", "clarabel", "daqp", "qpax", "moreau", "scipy"
+        )
         title = {"benchmark": "qp", "seed": arguments.seed, "accuracy": ACCURACY, "cores": len(available_cores())}
         emit(title | packages, arguments.json)
         if arguments.quick:

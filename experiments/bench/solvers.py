@@ -5,6 +5,7 @@ and how exact a general solver is hangs on how H and a are scaled, by a factor o
 them all on problems of the benchmark, and takes the fastest that is accurate enough.
 """
 
+import functools
 import importlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -22,6 +23,8 @@ __all__ = ["ACCURACY", "PEERS", "Peer", "Program", "Way", "best_way", "error", "
 ACCURACY = 1e-8
 
 Solve = Callable[[float], np.ndarray]
+# From all margins [k] to all solutions [k, n].
+SolveAll = Callable[[np.ndarray], np.ndarray]
 
 _HESSIANS: dict[str, Callable[[np.ndarray], float]] = {
     "trace 2n": lambda hessian: np.trace(hessian) / (2 * len(hessian)),
@@ -145,6 +148,58 @@ def _daqp(hessian: np.ndarray, normal: np.ndarray, tolerance: float, eps_prox: f
     return solve
 
 
+@functools.lru_cache
+def _qpax_program(tolerance: float) -> Callable[..., Any]:
+    """qpax on all margins at once; compiled once for each tolerance and size."""
+    import jax
+    import jax.numpy as jnp
+    import qpax
+
+    def solve(hessian: Any, normal: Any, levels: Any) -> Any:
+        n, box = len(normal), jnp.concatenate([jnp.eye(len(normal)), -jnp.eye(len(normal))])
+        given = hessian, jnp.zeros(n), normal[None]
+        options = {"solver_tol": tolerance, "max_iter": 100}
+        return jax.vmap(lambda mu: qpax.solve_qp(*given, mu[None], box, jnp.ones(2 * n), **options)[0])(levels)
+
+    return jax.jit(solve)
+
+
+def _qpax(hessian: np.ndarray, normal: np.ndarray, tolerance: float) -> SolveAll:
+    return lambda levels: np.asarray(_qpax_program(tolerance)(hessian, normal, levels))
+
+
+@functools.lru_cache
+def _moreau_program(n: int, active_set: bool, tolerance: float) -> Callable[..., Any]:
+    """Moreau on all margins at once; set up once for each size and settings, as our own program is compiled once."""
+    import jax
+    import jax.numpy as jnp
+    import moreau
+    import moreau.jax
+
+    rows = sparse.csr_array(np.vstack([np.ones((1, n)), np.eye(n), -np.eye(n)]))
+    dense = np.arange(n + 1) * n, np.tile(np.arange(n), n)
+    chosen: dict[str, Any] = {"solver": "active_set" if active_set else "ipm", "device": "cpu"}
+    if active_set:
+        chosen["active_set_settings"] = moreau.ActiveSetSettings(primal_tol=tolerance)
+    else:
+        tolerances = dict.fromkeys(("tol_gap_abs", "tol_gap_rel", "tol_feas"), tolerance)
+        chosen["ipm_settings"] = moreau.IPMSettings(**tolerances)
+    cones = moreau.Cones(num_zero_cones=1, num_nonneg_cones=2 * n)
+    settings = moreau.Settings(**chosen)
+    solver = moreau.jax.Solver(n, 2 * n + 1, *dense, rows.indptr, rows.indices, cones, settings)
+
+    def solve(hessian: Any, normal: Any, levels: Any) -> Any:
+        values = jnp.concatenate([normal, jnp.ones(n), -jnp.ones(n)])
+        one = lambda mu: solver.solve(hessian.ravel(), values, jnp.zeros(n), jnp.append(mu, jnp.ones(2 * n))).x  # noqa: E731
+        return jax.vmap(one)(levels)
+
+    return jax.jit(solve)
+
+
+def _moreau(hessian: np.ndarray, normal: np.ndarray, tolerance: float, active_set: bool) -> SolveAll:
+    return lambda levels: np.asarray(_moreau_program(len(normal), active_set, tolerance)(hessian, normal, levels))
+
+
 class Peer(NamedTuple):
     """A solver, as it is called.
 
@@ -152,11 +207,13 @@ class Peer(NamedTuple):
       packages: what has to be installed.
       make: from Hessian, equality and settings to a function of the margin in the units of the equality.
       settings: families of settings, each from the loosest to the tightest.
+      together: whether that function takes all margins at once.
     """
 
     packages: tuple[str, ...]
-    make: Callable[..., Solve]
+    make: Callable[..., Any]
     settings: Sequence[Sequence[Mapping[str, Any]]]
+    together: bool = False
 
 
 def _tolerances(*values: float, **more: Any) -> list[dict[str, Any]]:
@@ -165,7 +222,8 @@ def _tolerances(*values: float, **more: Any) -> list[dict[str, Any]]:
 
 _USUAL = _tolerances(1e-8, 1e-10, 1e-12)
 # cvxopt comes three times: with the box as a dense matrix, as it comes from NumPy arrays; as a sparse one, which is the
-# fastest way we know to call it; and as qpsolvers calls it. DAQP wants a positive definite Hessian, or eps_prox.
+# fastest way we know to call it; and as qpsolvers calls it. DAQP wants a positive definite Hessian, or eps_prox. qpax
+# and Moreau take all margins in a vmap inside jit.
 PEERS: dict[str, Peer] = {
     "piqp": Peer(("piqp",), _piqp, [_USUAL, [{"preconditioner_iter": 0, **one} for one in _USUAL]]),
     "cvxopt": Peer(("cvxopt",), _cvxopt, [_USUAL]),
@@ -173,6 +231,13 @@ PEERS: dict[str, Peer] = {
     "cvxopt_qpsolvers": Peer(("cvxopt", "qpsolvers"), _qpsolvers, [_USUAL]),
     "clarabel": Peer(("clarabel",), _clarabel, [_USUAL]),
     "daqp": Peer(("daqp",), _daqp, [_tolerances(1e-6, 1e-9, eps_prox=eps) for eps in (1e-6, 1e-4)]),
+    "qpax": Peer(("qpax",), _qpax, [_tolerances(1e-6, 1e-8, 1e-10)], together=True),
+    "moreau": Peer(
+        ("moreau", "moreau.jax"),
+        _moreau,
+        [_tolerances(1e-8, 1e-10, 1e-12, active_set=False), _tolerances(1e-6, 1e-9, active_set=True)],
+        together=True,
+    ),
 }
 
 
@@ -213,6 +278,8 @@ def solve(peer: Peer, way: Way, program: Program, fractions: Sequence[float] | n
     """The solutions at fractions of the largest margin; NaN where the solver ends in an error."""
     hessian, normal = program.scaled(way.scaling)
     one, most = peer.make(hessian, normal, **way.settings), np.sum(np.abs(normal))
+    if peer.together:
+        return list(one(np.asarray(fractions) * most))
     solutions = []
     for fraction in fractions:
         try:

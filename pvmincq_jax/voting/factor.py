@@ -251,7 +251,7 @@ def vote_factor(
         basis = np.linalg.svd(weighted, full_matrices=False)[2][:rank]
     rows = np.concatenate([basis, np.zeros((rank - len(basis), basis.shape[1]), dtype)])
     with jax.ensure_compile_time_eval():
-        return VoteFactor(jnp.asarray(matrix @ rows.T), jnp.asarray(rows))
+        return VoteFactor(*jax.device_put((matrix @ rows.T, rows)))  # `jnp.asarray` would compile for each shape
 
 
 def _check_sum(name: str, matrix: np.ndarray) -> None:

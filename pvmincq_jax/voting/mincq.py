@@ -278,9 +278,10 @@ def _learn_on_host(
         "mu_max": mu_max,
     }
     return MinCqSolution(
-        **{name: jnp.asarray(field, dtype) for name, field in fields.items()},
-        status=jnp.asarray(int(Status.MAX_ITERATIONS) if short else found.status[0], jnp.int32),
-        iterations=jnp.asarray(found.iterations[0], jnp.int32),
+        # Unlike `jnp.asarray`, this compiles nothing for a new shape.
+        **jax.device_put({name: np.asarray(field, dtype) for name, field in fields.items()}),
+        status=jax.device_put(np.int32(Status.MAX_ITERATIONS if short else found.status[0])),
+        iterations=jax.device_put(np.int32(found.iterations[0])),
     )
 
 
