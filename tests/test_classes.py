@@ -13,7 +13,7 @@ from pvmincq_jax.adaptation.label import mincq_sweep
 from pvmincq_jax.estimators import MinCqClassifier, PVMinCqClassifier, PVTransportClassifier
 from pvmincq_jax.plots import plot_criterion, plot_transfer
 from pvmincq_jax.scorers import ReverseValidationScorer, RsPvScorer
-from pvmincq_jax.voting.mincq import ahead, balance_classes, one_against_rest
+from pvmincq_jax.voting.classes import ahead, balance_classes, one_against_rest
 from tests.problems import clarabel_objective
 
 NAMES = np.array(["ash", "beech", "cedar", "date"])

@@ -10,8 +10,8 @@ from pvmincq_jax._types import MarginUnit, Status, brief
 from pvmincq_jax.adaptation.model import PVMinCq, decision, make_model
 from pvmincq_jax.adaptation.options import check_sweep
 from pvmincq_jax.adaptation.sweeps import Sweep
+from pvmincq_jax.voting.classes import balance_classes, mean_weights
 from pvmincq_jax.voting.families import JoinedVoters, read_votes
-from pvmincq_jax.voting.mincq import balance_classes, mean_weights
 
 __all__ = ["Choice", "choose", "committee", "model_at", "values_at"]
 

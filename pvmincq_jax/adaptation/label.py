@@ -24,8 +24,8 @@ from pvmincq_jax.matching.matching import ExpectedMatching, MatchingDraws, draw_
 from pvmincq_jax.matching.selflabel import SelfLabels, carry_labels
 from pvmincq_jax.matching.space import Metric, make_space
 from pvmincq_jax.voting.centers import MOST_VOTERS, CenterKind, PlacedVoters, place_voters
+from pvmincq_jax.voting.classes import class_numbers, labels_by_class
 from pvmincq_jax.voting.families import VoterKind, family_grid
-from pvmincq_jax.voting.mincq import class_numbers, labels_by_class
 from pvmincq_jax.voting.program import Solver
 from pvmincq_jax.voting.voters import OutputVoters, check_outputs
 

@@ -18,8 +18,8 @@ from pvmincq_jax.adaptation.transport import Transport
 from pvmincq_jax.matching.selflabel import SelfLabels
 from pvmincq_jax.voting.cbound import vote_loss
 from pvmincq_jax.voting.centers import PlacedVoters, stack_masks
+from pvmincq_jax.voting.classes import ahead, balance_classes, mean_weights
 from pvmincq_jax.voting.grid import Figures, Problems, VoteBlocks, solve_grid
-from pvmincq_jax.voting.mincq import ahead, balance_classes, mean_weights
 from pvmincq_jax.voting.program import Solver
 
 __all__ = ["Sweep"]

@@ -32,8 +32,8 @@ from pvmincq_jax.matching.matching import ExpectedMatching, draw_matchings
 from pvmincq_jax.matching.selflabel import SelfLabels
 from pvmincq_jax.matching.space import Metric, Precomputed, Space, make_space
 from pvmincq_jax.voting.centers import MOST_VOTERS, PlacedVoters, place_on_moved
+from pvmincq_jax.voting.classes import class_numbers
 from pvmincq_jax.voting.families import VoterKind, family_grid
-from pvmincq_jax.voting.mincq import class_numbers
 from pvmincq_jax.voting.program import Solver
 
 __all__ = ["pv_transport_mincq", "transport_sweep"]

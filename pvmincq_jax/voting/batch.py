@@ -25,7 +25,7 @@ from pvmincq_jax.voting.program import SMALL_MARGIN, Solver, Steps, accuracy
 from pvmincq_jax.voting.programs import Key, padded_rows, padded_size, platform_of, program
 from pvmincq_jax.voting.rounding import unit_scale
 
-__all__: list[str] = []
+__all__ = ["problem_of_parts"]
 
 # Margins of one call; further ones take another call.
 _MARGINS = 16

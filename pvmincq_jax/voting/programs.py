@@ -11,7 +11,7 @@ import numpy as np
 from pvmincq_jax._types import Array, precision
 from pvmincq_jax.voting.program import Solver, Steps, learn, sample_of
 
-__all__: list[str] = []
+__all__ = ["Key", "Program", "accepted_options", "known_options", "padded_rows", "padded_size"]
 
 # Compiled programs that are kept. One takes 10 MB and some hundred memory maps.
 _KEPT = 24
