@@ -24,7 +24,7 @@ ARGUMENTS = {
     "over_hosts": ["--help"],
     "reference": ["--out", "reference"],
 }
-EXTRAS = {"benchmark": "test", "reference": "docs", "studies.solver_fuzz": "test"}
+EXTRAS = {"benchmark": "test", "reference": "docs"}
 CORE_ALONE = {"differentiate", "over_hosts"}
 MISSING = ("sklearn", "matplotlib", "skada", "palmerpenguins", "joblib", "tqdm", "distributed", "pdoc", "latex2mathml")
 # Also where the command asks for versions: as if nothing but the package's own dependencies were installed.

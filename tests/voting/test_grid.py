@@ -202,7 +202,7 @@ def test_sizes_have_room_and_are_few():
         rows = [padded_rows(r, size) for r in range(1, size + 2)]
         assert all(padded >= r for r, padded in enumerate(rows, 1))
         # Of the smallest size, few rows are all.
-        assert len(set(rows)) == (1 if size == 64 else 2)
+        assert len(set(rows)) == (1 if size == 80 else 2)
 
 
 @pytest.mark.parametrize("gamma", [0.3, 30.0])
