@@ -32,6 +32,8 @@ _MARGINS = (0.05, 0.9)
 _EVERY = 5
 # Of 1 000 voters they take minutes, and no target is set beside them.
 _SMALL_ONLY = ("clarabel", "daqp", "qpax", "moreau")
+# Timed where they are asked for.
+_SLOW = ("qpax", "moreau")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -42,7 +44,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rows", nargs="+", choices=_ROWS, default=_ROWS, help="voters beside others, or their growth")
     text = "of the rows beside others (default: 1 and 8, with 1000 voters 1)"
     parser.add_argument("--gammas", nargs="+", type=amount(1e-6), help=text)
-    parser.add_argument("--peers", nargs="*", choices=[*PEERS], default=[*PEERS], help="other solvers (default: all)")
+    text = f"other solvers (default: all but {' and '.join(_SLOW)}, which take many minutes)"
+    usual = [name for name in PEERS if name not in _SLOW]
+    parser.add_argument("--peers", nargs="*", choices=[*PEERS], default=usual, help=text)
     parser.add_argument("--skip-boxosqp", action="store_true", help="leave out BoxOSQP, which takes minutes")
 
 
