@@ -330,7 +330,8 @@ def test_derivatives_of_masked_voters_are_zero_and_of_the_others_right() -> None
         np.testing.assert_allclose(gradient[i, j], difference, rtol=0, atol=1e-5 * np.max(np.abs(gradient)))
 
 
-@pytest.mark.parametrize("gamma", [pytest.param(1.0, marks=pytest.mark.long), 8.0])
+@pytest.mark.long
+@pytest.mark.parametrize("gamma", [1.0, 8.0])
 def test_second_derivatives_are_right_in_float64_and_nan_in_float32(gamma) -> None:
     rng = np.random.default_rng(3)
     labels = rng.choice([-1.0, 1.0], 60)

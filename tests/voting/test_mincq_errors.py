@@ -324,6 +324,7 @@ def test_jaxopt_agrees_where_it_converges() -> None:
         np.testing.assert_allclose(other.c_bound, exact.c_bound, rtol=0, atol=1e-7)
 
 
+@pytest.mark.long
 def test_jaxopt_says_where_it_stopped_short() -> None:
     """Wide Gaussian voters at a small margin, beyond a first-order method; the default solves the same problem."""
     points = np.random.default_rng(5).normal(size=(POINTS, 1)) + 0.5 * LABELS[:, None]
