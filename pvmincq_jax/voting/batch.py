@@ -7,7 +7,7 @@ row of zeros and a margin of 0 change nothing in the result, and next to nothing
 On a CPU threads take the problems one by one, one thread for each core. An accelerator gets batches, and a mesh gets a
 part of each batch on each of its devices.
 
-Programs run in float64 or float32; what the host prepares is in float64.
+Grids run in float64. A single call of `pvmincq_jax.mincq` runs in the precision of its votes.
 """
 
 import contextlib

@@ -23,8 +23,8 @@ __all__: list[str] = []
 # Halvings of the starting point's slope, as factors: to a part in a hundred, the first step sees to the rest.
 _HALVINGS = 12
 # Rows of F that precondition conjugate gradients: three eighths, but no fewer than the first number, which are all rows
-# of wide Gaussian kernels, and no more than the second one. With 64 of 300 rows of narrow kernels they were too slow at
-# margins of 0.01 mu_max, and sure steps had to follow.
+# of wide Gaussian kernels, and no more than the second one. With 64 of 300 rows of narrow kernels, conjugate gradients
+# are too slow at margins of 0.01 mu_max, and sure steps have to follow.
 _LEADING = 64, 128
 # How far the start goes from the analytic centre towards a guess. Its barrier is smaller by as much. From one of 16
 # levels to the next this saves a tenth of the steps; a start closer to the guess, which is at its bounds, costs more.
